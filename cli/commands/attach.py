@@ -5,6 +5,7 @@ import click
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import run_argument
 from steno.cli.wiring.output import show
+from steno.cli.wiring.view import viewing
 from steno.engine.wire import wire
 
 
@@ -24,12 +25,10 @@ def attach_command(app: App, run: str, port: int | None) -> None:
       steno attach notebook --port 8888
       $(steno attach notebook -p 8888 --json | jq -r '.commands[0]')
     """
-    from steno.cli.wiring.view import viewing
     from steno.projections.answers.entrance import entrance
-    from steno.projections.read_models.world_table import decode_run
 
     with viewing(app) as (record, view, _):
-        folded, store = decode_run(view.row(run).folded), record.store
+        folded, store = view.row(run).decoded, record.store
     way = entrance(folded, port, lambda run: app.provider_of(run, store))
     lines = [] if way.address is None else [way.address + (", once this runs:" if way.commands else "")]
     lines += [f"  {command}" for command in way.commands]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from steno.cli.render import paint
 from steno.cli.wiring.app import App, steno_command
@@ -97,8 +98,6 @@ def bench_command(app: App, names: tuple[str, ...], size: str | None, output: Pa
 
 def _kept(suite: ModuleType, output: Path | None, machine: Any) -> Any:
     """The report that the file has. Raises `UsageError` if it is none or of another machine."""
-    import msgspec
-
     if output is None:
         return None
     try:
@@ -112,7 +111,6 @@ def _kept(suite: ModuleType, output: Path | None, machine: Any) -> Any:
 
 def _text(report: Any, page: ModuleType) -> str:
     """The table, and the machine."""
-
     colours = {"met": "green", "misses": "red"}
     table = [
         [click.style(cell, fg=colours[cell]) if cell in colours else cell for cell in page.cells(row)]

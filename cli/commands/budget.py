@@ -13,6 +13,8 @@ from steno.cli.wiring.app import App, DefaultGroup
 from steno.cli.wiring.options import both_times_option
 from steno.cli.wiring.output import hint, show
 from steno.cli.wiring.terminal import columns
+from steno.cli.wiring.view import caught_up_view, policy_for, viewing
+from steno.engine.wire import dollars, usd, wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,9 +60,7 @@ def budget_command() -> None:
 def listed(app: App, by: str | None, at: str | None) -> None:
     """Show the budget, and owners."""
     from steno.cli.render.money import budget_page, owners_table
-    from steno.cli.wiring.view import policy_for, viewing
     from steno.engine.decide.limits import unknown_owners
-    from steno.engine.wire import wire
     from steno.projections.answers.owners import owner_standings
     from steno.projections.answers.report import USED_UP, forecast, month_lines
 
@@ -98,10 +98,8 @@ def move(app: App, amount: str, giver: str, receiver: str, why: str) -> None:
     Examples:
       steno budget move 100 --from user/alice --to user/bob --why "deadline on Friday"
     """
-    from steno.cli.wiring.view import caught_up_view, policy_for
     from steno.engine.live.journal import Journal
     from steno.engine.submit.budget_moves import amount_moved, move_budget, owner_named
-    from steno.engine.wire import dollars, usd
     from steno.events.budget_moves import BudgetMoved
     from steno.projections.answers.owners import owner_standings
 

@@ -7,8 +7,10 @@ import click
 from steno.cli.commands.replay import RuleSetName
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import at_option
-from steno.cli.wiring.output import emit_csv, hint, show
+from steno.cli.wiring.output import emit_csv, show
 from steno.cli.wiring.terminal import columns
+from steno.cli.wiring.view import viewing
+from steno.engine.wire import wire
 
 _STATES = ("queued", "provisioning", "pulling", "running", "finishing", "succeeded", "failed", "stopped")
 
@@ -56,10 +58,8 @@ def cases_command(
       steno cases --json | jq '.cases[] | select(.runs == 1)'
     """
     from steno.cli.render.cases import case_facts, case_table, unseen_table
-    from steno.cli.wiring.view import viewing
     from steno.engine.providers.registry import rules_named
     from steno.engine.state.states import State
-    from steno.engine.wire import wire
     from steno.projections.answers.cases import case_page, case_report, case_sets, unseen_rules
 
     lists = parting is not None or state is not None or as_csv
@@ -83,9 +83,7 @@ def cases_command(
         report = case_report(record, view, sets, state=chosen, parting=parting is not None)
     if as_csv:
         emit_csv(report)
-    elif report.cases or app.json:
-        show(app, wire(report) | {"position": position}, lambda: case_table(report, columns()))
-    elif lists:
-        hint("no such case in this record")
-    else:
-        hint("no case yet: no poll has shown a run")
+        return
+    none = "no such case in this record" if lists else "no case yet: no poll has shown a run"
+    value = wire(report) | {"position": position}
+    show(app, value, lambda: case_table(report, columns()), nothing=None if report.cases else none)

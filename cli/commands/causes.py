@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steno.cli.render import paint
+from steno.cli.render.paint import table
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.output import emit, emit_json, progress
 
@@ -105,8 +106,6 @@ def _lines(name: str, catalogue: Catalogue, quote: Found | None, exit_status: in
 
 
 def _print_catalogue(app: App, catalogue: Catalogue) -> None:
-    from steno.cli.render.paint import table
-
     if app.json:
         rules = {name: [rule.name for rule in catalogue.rules if rule.cause == name] for name in catalogue.causes}
         rows = [

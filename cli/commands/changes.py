@@ -2,10 +2,14 @@
 
 import click
 
+from steno.cli.render.words import moment
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import at_option, user_option
 from steno.cli.wiring.output import hint, show
 from steno.cli.wiring.terminal import columns
+from steno.cli.wiring.time_arguments import begin
+from steno.cli.wiring.view import look_of, say_unseen, viewing
+from steno.engine.wire import wire
 
 
 @steno_command("changes")
@@ -29,20 +33,15 @@ def changes_command(app: App, since: str, user: str | None, limit: int, at: str 
       steno changes --since 7d --json | jq '.changes[] | {name, state, what}'
     """
     from steno.cli.render.changes import page
-    from steno.cli.render.words import moment
-    from steno.cli.wiring.time_arguments import begin
-    from steno.cli.wiring.view import look_of, say_unseen, viewing
-    from steno.engine.wire import wire
     from steno.projections.answers.changes import changes
 
     with viewing(app, at) as (record, view, now):
         start = begin(since, now)
         answer = changes(look_of(record, view, now, at), start, user, limit)
         first, sources = next(iter(record.read(limit=1)), None), view.sources(now)
-        if not answer.changes and not answer.runs_submitted and not app.json:
-            hint(f"nothing changed since {moment(start)}")
-        else:
-            show(app, lambda: wire(answer) | {"position": view.position}, lambda: page(answer, columns()))
+        none = None if answer.changes or answer.runs_submitted else f"nothing changed since {moment(start)}"
+        value = wire(answer) | {"position": view.position}
+        show(app, value, lambda: page(answer, columns()), nothing=none)
     if first is None or first.observed_at > start:
         hint("the record is empty" if first is None else f"the record begins at {moment(first.observed_at)}")
     if answer.more:

@@ -14,7 +14,10 @@ from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import at_option, both_times_option, setting_option, user_option
 from steno.cli.wiring.output import emit_csv, hint, show
 from steno.cli.wiring.terminal import columns
+from steno.cli.wiring.time_arguments import length, moment
+from steno.cli.wiring.view import every_cost, policy_for, viewing
 from steno.engine.state.policy import MINUTE
+from steno.engine.wire import wire
 from steno.events.errors import RecordNotFound
 
 if TYPE_CHECKING:
@@ -100,7 +103,6 @@ def costs_command(
     if form == "csv" and by is not None:
         raise click.UsageError("csv lists every charge, with machine, run, day, user and GPU: leave --by out")
     app.json = app.json or form == "json"
-    from steno.cli.wiring.view import every_cost, viewing
 
     if form == "csv":
         from steno.engine.money.focus import focus_rows
@@ -122,7 +124,6 @@ def costs_command(
 
 def _range(app: App, between: tuple[str | None, str | None], now: int) -> ChartRange | None:
     """The days asked for; None: all."""
-    from steno.cli.wiring.time_arguments import moment
     from steno.projections.answers.costs import ChartRange
 
     since, until = (None if text is None else moment(text, app.clock.now()) for text in between)
@@ -136,8 +137,6 @@ def _draw_charts(
 ) -> None:
     """Draw charts, or give them as JSON or CSV (of `days`: the spend). `by`: gpu, user or vm; `between`: its range."""
     from steno.cli.render import pictures as draw
-    from steno.cli.wiring.view import viewing
-    from steno.engine.wire import wire
     from steno.projections.answers import costs as charts
 
     stack: Stack = "gpu" if by == "gpu" else "user" if by == "user" else "line"
@@ -157,15 +156,12 @@ def _draw_charts(
         return
     value = {name: wire(report) for name, (report, _) in drawn.items()} | {"position": position}
     texts = [text for report, made in drawn.values() if (text := made(report, columns()))]
-    if texts or app.json:
-        show(app, value, "\n\n".join(texts))
-    else:
-        hint("nothing to draw in this range; --since 2026-01-01 shows more days")
+    none = None if texts else "nothing to draw in this range; --since 2026-01-01 shows more days"
+    show(app, value, "\n\n".join(texts), nothing=none)
 
 
 def _report(app: App, view: View, by: By, of: ChartRange | None, user: str | None) -> None:
     from steno.cli.render.money import costs_table
-    from steno.engine.wire import wire
     from steno.projections.answers.costs import costs
 
     report, lacking = costs(view.store, by, of, user).report, _without_price(view)
@@ -181,15 +177,12 @@ def _report(app: App, view: View, by: By, of: ChartRange | None, user: str | Non
 
 def _reconciliation(app: App, view: View) -> None:
     from steno.cli.render.money import reconciliation_page
-    from steno.engine.wire import wire
     from steno.projections.answers.costs import costs, run_reconciliations
 
     runs, everything = run_reconciliations(view.store), costs(view.store, "vm").reconciliation
-    if app.json or runs or everything.ours:
-        value = {"runs": [wire(run) for run in runs], "total": wire(everything), "position": view.position}
-        show(app, value, lambda: reconciliation_page(runs, everything, columns()))
-    else:
-        hint(_unpriced(app) or "nothing has cost anything yet, by either side")
+    value = {"runs": [wire(run) for run in runs], "total": wire(everything), "position": view.position}
+    none = None if runs or everything.ours else _unpriced(app) or "nothing has cost anything yet, by either side"
+    show(app, value, lambda: reconciliation_page(runs, everything, columns()), nothing=none)
 
 
 def _without_price(view: View) -> str | None:
@@ -226,17 +219,14 @@ def waste_command(app: App, by: Literal["user", "run", "gpu"], since: str | None
       steno waste --by run --json | jq '.advice[] | {name, resource, ask}'
     """
     from steno.cli.render.money import waste_page
-    from steno.cli.wiring.view import viewing
-    from steno.engine.wire import wire
     from steno.projections.answers.costs import ChartRange
     from steno.projections.answers.waste import waste
 
     with viewing(app, at) as (_, view, now):
         report = waste(view, by, _range(app, (since, None), now) or ChartRange(now=now))
-        if report.rows or app.json:
-            show(app, wire(report) | {"position": view.position}, lambda: waste_page(report, columns()))
-        else:
-            hint("nothing was paid for in this range; --since 2026-01-01 begins earlier")
+        value = wire(report) | {"position": view.position}
+        none = None if report.rows else "nothing was paid for in this range; --since 2026-01-01 begins earlier"
+        show(app, value, lambda: waste_page(report, columns()), nothing=none)
 
 
 @steno_command("metrics")
@@ -252,9 +242,6 @@ def metrics_command(app: App, at: str | None) -> None:
       steno metrics --json
       steno metrics --json | jq .credits_used_pct
     """
-
-    from steno.cli.wiring.view import policy_for, viewing
-
     with viewing(app, at) as (_, view, now):
         figures = view.figures(policy_for(app, view, at), now)
     rows = [
@@ -293,7 +280,6 @@ def estimate_command(app: App, runs_per_day: int, minutes: float, gpu: str, star
       steno estimate -n 200 -m 0.5 --json | jq '.months[] | {pattern, cost_usd}'
     """
     from steno.cli.render.money import estimate_object, estimate_page
-    from steno.cli.wiring.time_arguments import length
     from steno.engine.money.estimate import Workload, estimate
     from steno.engine.settings.settings import policy_from
 
@@ -315,7 +301,6 @@ def estimate_command(app: App, runs_per_day: int, minutes: float, gpu: str, star
 
 def _measured(app: App, at: str | None) -> tuple[tuple[Measure, ...], int]:
     """The measures of the record, and its position; nothing without a record."""
-    from steno.cli.wiring.view import every_cost
     from steno.engine.money.report import performance
 
     try:

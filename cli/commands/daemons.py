@@ -23,9 +23,12 @@ from steno.cli.wiring.options import (
     setting_option,
     sources_option,
 )
+from steno.cli.wiring.time_arguments import length, moment
 from steno.engine.errors import Conflict, NotConfigured
 from steno.engine.runtime.signals import Terminated, stoppable
+from steno.events.clock import SECOND
 from steno.events.errors import StenoError
+from steno.events.installation import installing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -80,26 +83,18 @@ def up_command(app: App, *, api: bool, show: bool, sources: tuple[str, ...]) -> 
       steno up --no-api
       steno up --source dstack/main --source dstack/lab --source slurm
     """
+    from steno.projections.answers.decision_audit import BackgroundAudit
 
     log_for_daemon(json=app.json)
     with stoppable(signal.SIGTERM, Terminated) as ended, contextlib.suppress(Terminated), app.writing() as record:
 
         def serve(live: LiveWorld) -> Iterator[AbstractContextManager[Check]]:
             yield contextlib.nullcontext(ended)
-            yield _auditing(app, record.store)
             if api:
                 yield _serving(app, record.store, live, show=show)
 
-        _record(app, record, sources, serve, progress=lambda _done, _total: ended())
-
-
-@contextlib.contextmanager
-def _auditing(app: App, store: Store) -> Iterator[Check]:
-    """The audit of decisions, in the background."""
-    from steno.projections.answers.decision_audit import BackgroundAudit
-
-    with BackgroundAudit(store, app.clock):
-        yield lambda: None  # an audit that fails starts again, and the recording goes on
+        with BackgroundAudit(record.store, app.clock):  # its failure ends no recording
+            _record(app, record, sources, serve, progress=lambda _done, _total: ended())
 
 
 def _record(
@@ -207,7 +202,6 @@ def record_command(
       steno record --source dstack/main --source dstack/lab --source slurm
     """
     from steno.cli.wiring.files import TraceFile
-    from steno.cli.wiring.time_arguments import length, moment
     from steno.engine.control.poll_interval import Pace
 
     log_for_daemon(json=app.json)
@@ -301,8 +295,6 @@ def listener_command(
     """
 
     from steno.engine.settings.values import positive_duration
-    from steno.events.clock import SECOND
-    from steno.events.installation import installing
 
     try:
         from steno.engine.listener.service import CannotListen, listen

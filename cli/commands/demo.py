@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from steno.cli.render.words import count, moment
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.output import emit, emit_json
 from steno.cli.wiring.terminal import columns
+from steno.cli.wiring.view import viewing
 from steno.events.clock import SECOND
 
 if TYPE_CHECKING:
@@ -89,7 +91,6 @@ def _machines(app: App) -> tuple[list[RunObject], tuple[VmObject, ...]]:
     """Follow two runs on one machine to their ends, then the machine to its end; returns them with the costs."""
     from steno.cli.render.money import costs_table
     from steno.cli.render.vms import listing
-    from steno.cli.wiring.view import viewing
     from steno.projections.answers.costs import costs
 
     _title("Two commands on a machine of this host that costs $1.99 an hour and boots in 2 s", app)
@@ -155,7 +156,6 @@ def _incident(app: App) -> dict[str, object]:
     """Replay the shipped recording under both rule sets and quote the poll that settles it."""
     from steno.cli.render.explain import fields
     from steno.cli.render.replay import comparison
-    from steno.cli.render.words import count, moment
     from steno.engine.replay.replay import incident_path, open_trace, replay_trace
     from steno.engine.replay.result import diff, diff_object
     from steno.projections.answers.evidence import quote

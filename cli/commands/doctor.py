@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from steno.cli.render.words import lasted, money, short
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.errors import NOT_SUCCEEDED, Detached, code_of
 from steno.cli.wiring.options import project_option, provider_option
 from steno.cli.wiring.output import emit, emit_json
 from steno.engine.providers import registry
 from steno.engine.providers.kind import Check, CheckState
+from steno.engine.wire import money as dollars
 from steno.events.clock import SECOND, duration, parse_time
 from steno.events.errors import RecordNotFound, StenoError
 
@@ -157,10 +159,8 @@ def _report(app: App, checks: list[Check], checkups: dict[str, Checkup], wanted:
 def _rent(app: App, trial: Trial, provider_name: str, *, yes: bool) -> None:
     """Show the worst case, ask, run the provider's example, and report start-up time, exit status and cost."""
     from steno.cli.render.runs import ended
-    from steno.cli.render.words import money, short
     from steno.cli.wiring.session import session
     from steno.cli.wiring.task import described
-    from steno.engine.wire import money as dollars
 
     run_id, most = app.ids.new(), dollars(trial.worst_case)
     task = described(
@@ -184,6 +184,6 @@ def _rent(app: App, trial: Trial, provider_name: str, *, yes: bool) -> None:
         emit_json({"run": run, "startup_seconds": began, "worst_case_usd": most})
         return
     emit(f"\n{ended(run)}")
-    emit(f"start-up  {duration(round(began * SECOND)) if began is not None else 'never started'}")
+    emit(f"start-up  {lasted(began) if began is not None else 'never started'}")
     emit(f"exit      {run.exit_status if run.exit_status is not None else '–'}")
     emit(f"cost      {short(run.cost_usd or run.provider_cost_usd)} so far, {money(most)} at most")

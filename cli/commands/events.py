@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from steno.cli.catalogue import near
 from steno.cli.render import paint
@@ -161,7 +162,6 @@ def poll_command(app: App, position: int) -> None:
       steno poll 1204 | jq '.[0].status'
       steno poll 1204 --json >> incident.jsonl
     """
-    import msgspec
 
     from steno.events.traces.trace import write_trace_line
 

@@ -5,17 +5,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
+from steno.cli.render.words import count
 from steno.cli.wiring.app import App, CommandGroup
 from steno.cli.wiring.errors import NOT_SUCCEEDED, Detached
 from steno.cli.wiring.options import provider_option, run_argument
 from steno.cli.wiring.output import emit, emit_json, hint, show
 from steno.cli.wiring.terminal import columns
 from steno.cli.wiring.time_arguments import moment
+from steno.cli.wiring.view import viewing
+from steno.engine.errors import TaskInvalid
+from steno.engine.kernel.definition import DTYPES, KernelProblem, Wrong
+from steno.engine.kernel.definition import check as check_definition
+from steno.engine.kernel.definition import problems as shipped
+from steno.engine.wire import wire
+from steno.events.errors import RecordNotFound, StenoError
+from steno.events.installation import installing
 
 if TYPE_CHECKING:
     from steno.cli.wiring.session import RunSession, SubmittedRun
-    from steno.engine.kernel.definition import KernelProblem
     from steno.projections.answers.judged_kernel import ToldKernel
     from steno.projections.answers.kernel import Status
     from steno.projections.answers.leaderboard import Board, Leaderboard
@@ -86,12 +95,9 @@ def submit(
       steno kernel submit add.cpp --problem vector-add --wait --unsafe-here
       steno kernel submit mine.hip --problem mine --problem-def mine/
     """
-    import msgspec
 
     from steno.cli.wiring.files import existing, file_text, problem_text
     from steno.cli.wiring.session import code_of_failure, session
-    from steno.engine.errors import TaskInvalid
-    from steno.engine.kernel.definition import Wrong
     from steno.engine.kernel.submission import LONGEST_SOURCE, read_submission
     from steno.engine.providers import registry
     from steno.engine.submit.completion import completed
@@ -194,12 +200,9 @@ def problems(app: App, name: str | None, example: bool, check: bool, dtype: str)
       steno kernel problems matmul --example > matmul.hip
       steno kernel problems mine/ --check --dtype bfloat16
     """
-    import msgspec
 
     from steno.cli.render.kernels import problem_page, problem_table
-    from steno.engine.kernel.definition import problems as shipped
     from steno.engine.kernel.executor import prototype_of, work_of
-    from steno.engine.wire import wire
 
     if name is None and example:
         raise click.UsageError("--example needs the NAME of a problem")
@@ -229,10 +232,8 @@ def problems(app: App, name: str | None, example: bool, check: bool, dtype: str)
         show(app, {**objects[0], "best": [wire(board) for board in best]}, lambda: problem_page(wanted[0], name, best))
 
 
-def _best(app: App, problem: "KernelProblem") -> "tuple[Board, ...]":
+def _best(app: App, problem: KernelProblem) -> "tuple[Board, ...]":
     """The boards of a shipped problem; none without a record."""
-    from steno.events.errors import RecordNotFound
-
     try:
         boards, _ = _ranked(app, problem=problem.problem, limit=1)
     except RecordNotFound:
@@ -242,7 +243,6 @@ def _best(app: App, problem: "KernelProblem") -> "tuple[Board, ...]":
 
 def _ranked(app: App, *, limit: int, **only: str | None) -> "tuple[Leaderboard, int]":
     """The leaderboard of the record, and now."""
-    from steno.cli.wiring.view import viewing
     from steno.projections.answers.judged_kernel import JudgedKernels
     from steno.projections.answers.leaderboard import leaderboard
 
@@ -250,10 +250,8 @@ def _ranked(app: App, *, limit: int, **only: str | None) -> "tuple[Leaderboard, 
         return leaderboard(JudgedKernels().read(record, view, now), limit=limit, **only), now
 
 
-def _own_problem(path: Path) -> "KernelProblem":
+def _own_problem(path: Path) -> KernelProblem:
     from steno.cli.wiring.files import problem_text
-    from steno.engine.errors import TaskInvalid
-    from steno.engine.kernel.definition import KernelProblem, Wrong
     from steno.engine.kernel.submission import read_definition
 
     try:
@@ -265,13 +263,8 @@ def _own_problem(path: Path) -> "KernelProblem":
     )
 
 
-def _expect_no_null(problem: "KernelProblem", dtype: str) -> None:
-    from steno.engine.errors import TaskInvalid
-    from steno.engine.kernel.definition import DTYPES, Wrong
-    from steno.engine.kernel.definition import check as check_definition
+def _expect_no_null(problem: KernelProblem, dtype: str) -> None:
     from steno.engine.kernel.executor import problem_job
-    from steno.events.errors import StenoError
-    from steno.events.installation import installing
 
     try:
         from steno.engine.kernel.machine.batches import Over
@@ -312,7 +305,6 @@ def show_one(app: App, run: str) -> None:
 
 
 def _told(app: App, run: str) -> "tuple[RunRow, ToldKernel]":
-    from steno.cli.wiring.view import viewing
     from steno.projections.answers.judged_kernel import told_kernel
 
     with viewing(app) as (record, view, now):
@@ -336,9 +328,6 @@ def rejudge(app: App, runs: tuple[str, ...], since: str | None) -> None:
       steno kernel rejudge vector-add-4f0c2a91b7de --json
     """
     from steno.cli.render.kernels import changed_list
-    from steno.cli.render.words import count
-    from steno.cli.wiring.view import viewing
-    from steno.engine.wire import wire
     from steno.projections.answers.judged_kernel import JudgedKernels, told_kernel
 
     with viewing(app) as (record, view, now):
@@ -379,10 +368,8 @@ def leaderboard_shown(app: App, problem: str | None, gpu: str | None, dtype: str
       steno kernel leaderboard --json | jq '.boards[].places[0].time.median_ms'
     """
     from steno.cli.render.kernels import leaderboard_page
-    from steno.engine.wire import wire
 
     boards, now = _ranked(app, problem=problem, gpu=gpu, dtype=dtype, limit=limit)
-    if app.json or boards.boards or boards.suspected or boards.unproven:
-        show(app, lambda: wire(boards), lambda: leaderboard_page(boards, now, columns()))
-    else:
-        hint("no times; `steno kernel submit FILE --problem NAME` makes one, `steno kernel problems` lists problems")
+    then = "`steno kernel submit FILE --problem NAME` makes one, `steno kernel problems` lists problems"
+    none = None if boards.boards or boards.suspected or boards.unproven else f"no times; {then}"
+    show(app, lambda: wire(boards), lambda: leaderboard_page(boards, now, columns()), nothing=none)

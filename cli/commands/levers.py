@@ -10,10 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steno.cli.render.words import count
+from steno.cli.render.words import count, money, short
 from steno.cli.wiring.app import App, steno_command
+from steno.cli.wiring.errors import Detached, code_of
 from steno.cli.wiring.output import hint, show
+from steno.cli.wiring.time_arguments import length as length_of
+from steno.cli.wiring.view import caught_up_view
 from steno.engine.errors import LeverNotFound
+from steno.engine.state.levers import SHORT, Lever, lasts, sentence, stopped_by
+from steno.engine.state.levers import scope as scope_of
+from steno.engine.wire import money as dollars
+from steno.engine.wire import wire
+from steno.events.errors import StenoError
+from steno.events.levers import LeverPulled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -53,7 +62,8 @@ def pause_command(app: App, why: str, **scope: str | None) -> None:
       steno pause --why "maintenance until six"
       steno pause --user bob --gpu MI300X --why "the benchmark needs them"
     """
-    _pull(app, "pause", why, **scope)
+    with app.writing() as record:
+        pulled(app, record, "pause", why, **scope)
 
 
 @steno_command("drain")
@@ -69,9 +79,9 @@ def drain_command(app: App, length: str | None, source: str | None, why: str) ->
     Examples:
       steno drain --for 2h --why "the cluster moves"
     """
-    from steno.cli.wiring.time_arguments import length as length_of
-
-    _pull(app, "drain", why, source=source, until=None if length is None else app.clock.now() + length_of(length))
+    until = None if length is None else app.clock.now() + length_of(length)
+    with app.writing() as record:
+        pulled(app, record, "drain", why, source=source, until=until)
 
 
 @steno_command("resume")
@@ -91,9 +101,7 @@ def resume_command(app: App, levers: tuple[str, ...], why: str, **scope: str | N
       steno resume --user bob
       steno resume 5f0c2a91
     """
-    from steno.cli.wiring.view import caught_up_view
     from steno.engine.live.journal import Journal
-    from steno.engine.state.levers import SHORT, sentence
     from steno.engine.submit.levers import in_force, lever_named, release
     from steno.projections.read_models.view import waits
 
@@ -125,7 +133,6 @@ def resume_command(app: App, levers: tuple[str, ...], why: str, **scope: str | N
 
 def _look(app: App, record: Record) -> Look:
     """The world at the head of the record, as requests are checked with."""
-    from steno.cli.wiring.view import caught_up_view
 
     @contextmanager
     def look() -> Iterator[tuple[World, int]]:
@@ -150,13 +157,9 @@ def refuse_any(app: App, record: Record, action: LeverAction, why: str, each: It
 
 def pulled(app: App, record: Record, action: LeverAction, why: str, **fields: Any) -> None:
     """Pull a lever, and show it. Raises as `refuse_form` and `refuse_pull`."""
-    from steno.cli.wiring.view import caught_up_view
     from steno.engine.decide.limits import unknown_owner
     from steno.engine.live.journal import Journal
-    from steno.engine.state.levers import Lever, sentence
     from steno.engine.submit.levers import pull, refuse_form
-    from steno.engine.wire import wire
-    from steno.events.levers import LeverPulled
     from steno.projections.answers.levers import lever_object
 
     wanted = LeverPulled(lever_id=app.ids.new(), action=action, why=why, by=getpass.getuser(), **fields)
@@ -174,21 +177,9 @@ def pulled(app: App, record: Record, action: LeverAction, why: str, **fields: An
         hint(f"{owner}: {nobody}")
 
 
-def _pull(app: App, action: LeverAction, why: str, **fields: Any) -> None:
-    with app.writing() as record:
-        pulled(app, record, action, why, **fields)
-
-
 def stop_many(app: App, why: str, *, yes: bool, user: str | None, state: str | None, vm: str | None) -> None:
     """Show what the lever would stop, ask, pull it, and wait for the ends. Raises `Detached` if the answer is no."""
-    from steno.cli.render.words import money, short
-    from steno.cli.wiring.errors import Detached
-    from steno.cli.wiring.view import caught_up_view
-    from steno.engine.state.levers import lasts, stopped_by
-    from steno.engine.state.levers import scope as scope_of
     from steno.engine.submit.levers import refuse_form
-    from steno.engine.wire import money as dollars
-    from steno.events.levers import LeverPulled
     from steno.projections.answers.levers import reach
 
     with app.writing(create=False) as record:
@@ -218,9 +209,7 @@ def stop_many(app: App, why: str, *, yes: bool, user: str | None, state: str | N
 def _follow(app: App, record: Record, runs: Iterable[Run]) -> None:
     """Carry the stops out where no other process does, and say how each run ended."""
     from steno.cli.render.runs import ended
-    from steno.cli.wiring.errors import code_of
     from steno.cli.wiring.session import END_TIMEOUT, session
-    from steno.events.errors import StenoError
 
     def place(run: Run) -> tuple[str, str]:
         return run.provider, run.project or ""

@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from steno.cli.render import paint
 from steno.cli.render.words import count
@@ -13,7 +14,7 @@ from steno.cli.wiring.errors import DAMAGED, say
 from steno.cli.wiring.options import pool_options
 from steno.cli.wiring.output import progress, show
 from steno.events.errors import RecordNotFound
-from steno.events.store.store import is_bundle
+from steno.events.store.store import REVISION, is_bundle, new_identity, store_at
 
 if TYPE_CHECKING:
     from steno.events.store.record import Head, Verification
@@ -176,8 +177,6 @@ def upgrade(app: App) -> None:
       steno db upgrade
       steno db upgrade --record /srv/steno/record.db
     """
-    from steno.events.store.store import REVISION, store_at
-
     where = app.settings.record
     store_at(where).upgrade()
     show(app, {"record": where, "schema": REVISION}, f"{where} has schema {REVISION}, the newest of this version")
@@ -195,10 +194,6 @@ def status(app: App) -> None:
       steno db status
       steno db status --record postgresql://db.example.org/steno
     """
-    import msgspec
-
-    from steno.events.store.store import REVISION
-
     with app.reading() as record:
         database, head, store = record.store.status(), record.head(), record.store
         facts = msgspec.structs.asdict(database)
@@ -236,7 +231,6 @@ def copy_command(app: App, source: str, target: str) -> None:
       steno db copy postgresql://db.example.org/steno backup.db
     """
     from steno.events.store.copying import copy
-    from steno.events.store.store import store_at
 
     origin, place = store_at(source), store_at(target)
     with progress("copying") as advance:
@@ -260,7 +254,6 @@ def restore_command(app: App, copy: str) -> None:
       steno db restore backup.db --record postgresql://steno@db.example.org/steno
     """
     from steno.events.store.copying import restore
-    from steno.events.store.store import store_at
     from steno.projections.read_models.read_models import ReadModels
 
     target = store_at(app.settings.record)
@@ -289,8 +282,6 @@ def grant(app: App, role: str, *, read_only: bool, tokens: bool) -> None:
       steno db grant service --tokens
       steno db grant analyst --read-only
     """
-    from steno.events.store.store import new_identity, store_at
-
     if read_only and tokens:
         raise click.UsageError("--read-only and --tokens exclude each other")
     store = store_at(app.settings.record)

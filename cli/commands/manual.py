@@ -17,8 +17,10 @@ from steno.cli.wiring.app import SERVING, App, CommandGroup, steno_command
 from steno.cli.wiring.errors import UNREACHABLE, say
 from steno.cli.wiring.options import completed_runs
 from steno.cli.wiring.output import hint, show
+from steno.cli.wiring.view import viewing
 from steno.events.errors import StenoError
 from steno.events.installation import version
+from steno.events.store.store import store_at
 
 
 @steno_command("help")
@@ -77,7 +79,6 @@ def man_command(app: App, words: tuple[str, ...], into: Path, *, install: bool) 
 
 def _context(words: tuple[str, ...]) -> click.Context:
     """The context of a command; raises `UsageError` if there is none."""
-
     context = click.Context(steno, info_name="steno", obj=App(), **steno.context_settings)
     for word in words:
         group = context.command
@@ -170,8 +171,6 @@ def open_command(app: App, run: str | None, *, only_print: bool) -> None:
     """
     import webbrowser
 
-    from steno.cli.wiring.view import viewing
-
     host, port = app.settings.value("api.host") or "127.0.0.1", int(app.settings.value("api.port") or 8642)
     host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - compared, not bound
     place = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -195,9 +194,6 @@ def open_command(app: App, run: str | None, *, only_print: bool) -> None:
 
 def _served(app: App) -> str | None:
     """The address at which a process of this machine serves the record now; None: none does."""
-
-    from steno.events.store.store import store_at
-
     with suppress(OSError, StenoError):
         url = store_at(app.settings.record).folder(SERVING).read_text(encoding="utf-8")
         return url if _answers(url) else None  # a killed process leaves its file

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from steno.cli.render import paint
+from steno.cli.render.words import moment
 from steno.cli.wiring.app import App, DefaultGroup
 from steno.cli.wiring.errors import UNREACHABLE, say
 from steno.cli.wiring.output import emit, emit_json, hint
@@ -115,8 +116,6 @@ def test(app: App, route: str | None) -> None:
 
 def _line(row: dict[str, Any]) -> str:
     """`2026-11-21 20:00:03Z  delivered  run_end  matmul-1 succeeded …`, cut to the terminal."""
-    from steno.cli.render.words import moment
-
     state = row["state"]
     colour = {"delivered": "succeeded", "failed": "failed"}.get(state, "queued")
     text = row["error"] if state == "failed" and row["error"] else row["text"].removeprefix("Steno: ")

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from steno.cli.render.words import count
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.errors import NOT_SUCCEEDED
 from steno.cli.wiring.options import both_times_option, completed_runs, hidden_option, user_option
 from steno.cli.wiring.output import emit, emit_json, hint
 from steno.cli.wiring.terminal import columns
+from steno.cli.wiring.view import DAY, learnt_of, moves_of, say_unseen, source_objects, viewing
 from steno.engine.state.states import Reason, State
 from steno.engine.wire import wire
 
@@ -91,7 +93,6 @@ def ps_command(
     """
 
     from steno.cli.wiring.time_arguments import moment
-    from steno.cli.wiring.view import DAY, learnt_of, say_unseen, source_objects, viewing
     from steno.projections.read_models.run_query import RunQuery
 
     if failed and filters["state"] not in (None, State.FAILED):
@@ -119,7 +120,6 @@ def ps_command(
             click.echo("".join(f"{run.run_id}\n" for run in runs), nl=False)
             return
         from steno.cli.render.runs import listing
-        from steno.cli.render.words import count
         from steno.engine.state.levers import sentence
         from steno.engine.submit.levers import in_force
 
@@ -191,7 +191,6 @@ def watch_command(app: App, runs: tuple[str, ...]) -> None:
     """
     from steno.cli.render.runs import ended
     from steno.cli.render.words import moment
-    from steno.cli.wiring.view import moves_of
 
     last: dict[str, str] = {}
     for now, run in moves_of(app, runs):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
+from steno.cli.render.words import count
 from steno.cli.wiring.app import App, StenoCommand
 from steno.cli.wiring.errors import NOT_SUCCEEDED, say
 from steno.cli.wiring.options import pool_options
@@ -207,7 +208,6 @@ def history_of(
 
 def _trace(path: str, *, lenient: bool) -> Iterator[History]:
     """The polls of a trace, with line numbers as positions; prints which lines were skipped."""
-    from steno.cli.render.words import count
     from steno.engine.replay.replay import replay_trace, step_trace
 
     broken: set[int] = set()

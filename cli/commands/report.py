@@ -9,6 +9,7 @@ import msgspec
 
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import both_times_option
+from steno.cli.wiring.view import every_cost, policy_for, viewing
 from steno.engine.errors import NothingRecorded
 from steno.engine.money.daily import day_text, month_days
 from steno.engine.state.policy import DAY
@@ -48,7 +49,6 @@ def report_command(app: App, month: str | None, form: str | None, output: IO[str
       steno report --month 2026-11 --format focus > focus.csv
     """
     from steno.cli.render import report as draw
-    from steno.cli.wiring.view import every_cost, policy_for, viewing
     from steno.engine.money.focus import month_rows
     from steno.projections.answers.output_cause import OutputCauses
     from steno.projections.answers.report import month_report

@@ -13,9 +13,15 @@ from steno.cli.commands.replay import RuleSetName
 from steno.cli.commands.rules_diff import diff
 from steno.cli.render import paint
 from steno.cli.render.words import count, moment
-from steno.cli.wiring.app import App, CommandGroup, steno_command
+from steno.cli.wiring.app import App, CommandGroup
 from steno.cli.wiring.errors import NOT_SUCCEEDED
 from steno.cli.wiring.output import hint, show
+from steno.engine.errors import RefusedByPolicy
+from steno.engine.providers.registry import every_rule_set, rules_named
+from steno.engine.providers.rule_files import current_rows, file_of, rule_files, texts_of
+from steno.engine.rules.rule_file import adopted_by, digest_of, read_rules, rules_of
+from steno.events.clock import format_time
+from steno.events.errors import RecordNotFound, UnreadableInput
 
 if TYPE_CHECKING:
     from steno.engine.rules.rule_file import RuleFinding
@@ -36,7 +42,10 @@ def rules_command() -> None:
     """
 
 
-@steno_command("check", short_help="Find what is wrong in rule files, with lines.")
+rules_command.add_command(diff)
+
+
+@rules_command.command("check", short_help="Find what is wrong in rule files, with lines.")
 @click.argument("files", metavar="[FILE]…", nargs=-1, type=click.Path(path_type=Path))
 def check(app: App, files: tuple[Path, ...]) -> None:
     """Find words that rules do not know, gaps (cases that no row matches), overlaps (rows that disagree where only
@@ -54,8 +63,6 @@ def check(app: App, files: tuple[Path, ...]) -> None:
       steno rules check rules/site.toml
       steno rules check --json | jq -r '.findings[] | "\\(.file):\\(.line): \\(.text)"'
     """
-    from steno.engine.providers.rule_files import rule_files
-
     paths = files or tuple(rule_files(app.rules_folders).values())
     if not paths:
         raise click.UsageError(f"there is no rule file in {app.rules_folders[0]}: name one, or write one there")
@@ -73,9 +80,7 @@ def check(app: App, files: tuple[Path, ...]) -> None:
 
 
 def _checked(path: Path) -> tuple[RuleFinding, ...]:
-    from steno.engine.providers.rule_files import file_of, texts_of
     from steno.engine.rules.check import check_rules
-    from steno.engine.rules.rule_file import read_rules
 
     _, file, findings = file_of(path)
     if file is None or findings:
@@ -84,7 +89,7 @@ def _checked(path: Path) -> tuple[RuleFinding, ...]:
     return check_rules(file, bases)
 
 
-@steno_command("show", short_help="Show the rows of a rule set.")
+@rules_command.command("show", short_help="Show the rows of a rule set.")
 @click.argument("rules", metavar="[NAME|FILE]", type=RuleSetName(), default="adopted")
 def show_(app: App, rules: str) -> None:
     """Show the rows of a rule set in order: the first that matches decides. Without NAME, the rules in force. `current`
@@ -100,9 +105,6 @@ def show_(app: App, rules: str) -> None:
       steno rules show rules/site.toml --json | jq '.rows[].then'
     """
     from steno.engine.live.adopted_rules import in_force
-    from steno.engine.providers.registry import rules_named
-    from steno.engine.providers.rule_files import current_rows
-    from steno.engine.rules.rule_file import read_rules
     from steno.engine.rules.sets import ADOPTED, CURRENT
 
     chosen = rules_named(rules, app.rules_folders, files=True)
@@ -125,12 +127,11 @@ def show_(app: App, rules: str) -> None:
 
 
 def _hash(rules: RuleSet) -> str | None:
-    from steno.engine.rules.rule_file import digest_of
 
     return digest_of(rules.texts) if rules.texts else None
 
 
-@steno_command("list", short_help="List rule sets, and what the record adopted.")
+@rules_command.command("list", short_help="List rule sets, and what the record adopted.")
 def list_(app: App) -> None:
     """List every rule set with the file that it is in, then what the record adopted, when, by whom and why.
 
@@ -143,11 +144,6 @@ def list_(app: App) -> None:
       steno rules list --json | jq .in_force
     """
     from steno.engine.live.adopted_rules import adoptions, in_force
-    from steno.engine.providers.registry import every_rule_set
-    from steno.engine.providers.rule_files import rule_files, texts_of
-    from steno.engine.rules.rule_file import adopted_by, rules_of
-    from steno.events.clock import format_time
-    from steno.events.errors import RecordNotFound, UnreadableInput
 
     rows = [(rules.name, "", rules.summary) for rules in every_rule_set().values()]
     for name, path in rule_files(app.rules_folders).items():
@@ -181,7 +177,7 @@ def list_(app: App) -> None:
     show(app, value, "\n".join(lines))
 
 
-@steno_command("adopt", short_help="Judge by these rules from now on.")
+@rules_command.command("adopt", short_help="Judge by these rules from now on.")
 @click.argument("rules", metavar="NAME|FILE", type=RuleSetName())
 @click.option("--why", required=True, help="The reason, for those who ask later.")
 def adopt(app: App, rules: str, why: str) -> None:
@@ -198,9 +194,7 @@ def adopt(app: App, rules: str, why: str) -> None:
       steno rules adopt site --why "exit 137 is the memory killer here"
       steno rules adopt current --why "the cluster reports it itself now"
     """
-    from steno.engine.errors import RefusedByPolicy
     from steno.engine.live.adopted_rules import adopt as adopt_rules
-    from steno.engine.providers.registry import rules_named
 
     if not why.strip():
         raise click.BadParameter("it is empty; say why", param_hint="--why")
@@ -215,7 +209,3 @@ def adopt(app: App, rules: str, why: str) -> None:
         hint(f"{chosen.name} is in force already")
     text = f"{chosen.name} is in force{'' if position is None else f' from position {position} on'}"
     show(app, {"name": chosen.name, "hash": _hash(chosen), "position": position}, text)
-
-
-for command in (check, show_, list_, diff, adopt):
-    rules_command.add_command(command)

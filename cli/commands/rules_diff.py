@@ -12,6 +12,8 @@ from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.errors import NOT_SUCCEEDED
 from steno.cli.wiring.options import completed_runs, pool_options
 from steno.cli.wiring.output import emit, progress, show
+from steno.cli.wiring.view import caught_up_view
+from steno.engine.wire import wire
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -63,7 +65,6 @@ def diff(
     """
     from steno.cli.render.rules_diff import diff_markdown, diff_text, junit_of
     from steno.engine.runtime.pools import pool
-    from steno.engine.wire import wire
 
     if markdown and app.json:
         raise click.UsageError("--markdown and --json cannot be combined")
@@ -97,7 +98,6 @@ def _compared(
     only: str | None = None,
 ) -> RulesDiff:
     """The difference by the cases of the record; of the whole history if there is a reason `why`."""
-    from steno.cli.wiring.view import caught_up_view
     from steno.engine.providers.registry import rules_named
     from steno.projections.answers.rules_diff import diff_by_cases, diff_in_full, why_in_full
 
@@ -130,8 +130,6 @@ def bisect_command(app: App, run: str, left: str, right: str) -> None:
       steno bisect my-run current 2025-12-sdk --json | jq .change.position
     """
     from steno.cli.render.rules_diff import parting_text
-    from steno.cli.wiring.view import caught_up_view
-    from steno.engine.wire import wire
     from steno.projections.answers.evidence import quote_at
 
     with app.reading() as record, caught_up_view(record) as view:

@@ -9,6 +9,7 @@ import msgspec
 
 from steno.cli.commands.levers import stop_many, why_option
 from steno.cli.render import paint
+from steno.cli.render.words import lasted, short
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import (
     at_option,
@@ -20,8 +21,9 @@ from steno.cli.wiring.options import (
 )
 from steno.cli.wiring.output import show
 from steno.cli.wiring.terminal import columns
+from steno.cli.wiring.time_arguments import begin
+from steno.cli.wiring.view import caught_up_view, learnt_of, viewing
 from steno.engine.wire import wire
-from steno.events.clock import SECOND, duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,19 +57,16 @@ def show_command(app: App, run: str, at: str | None) -> None:
 
     from steno.cli.render.pictures import gpu_curve
     from steno.cli.render.runs import anomaly_table, in_full
-    from steno.cli.wiring.view import learnt_of, viewing
     from steno.engine.rules.why_ended import cause_now
     from steno.projections.answers.costs import like
     from steno.projections.answers.evidence import message_of
     from steno.projections.answers.gpu_curve import use_of
-    from steno.projections.read_models.world_table import decode_run
 
     with viewing(app, at) as (record, view, now):
         row = view.row(run)
-        others = like(view.store, row)
-        folded = decode_run(row.folded)
+        others, folded = like(view.store, row), row.decoded
         cause = cause_now(folded, view.state, now, message_of(record, folded))
-        answer, anomalies = view.run(row.run_id), view.anomalies_of(f"run/{row.run_id}")
+        answer, anomalies = row.public, view.anomalies_of(f"run/{row.run_id}")
         source, queued = view.source_of(row, now), view.queued(now).get(row.run_id)
         machine = None if answer.vm_id is None else view.vm(answer.vm_id).name
         differ = learnt_of(app, record, view, [answer])
@@ -125,27 +124,12 @@ def timeline_command(app: App, run: str, at: str | None) -> None:
       steno timeline matmul --json | jq '.spans[] | {state, seconds}'
     """
     from steno.cli.render.pictures import draw
-    from steno.cli.wiring.view import viewing
-    from steno.engine.state.run import phases_of
-    from steno.projections.answers.timeline import timeline
-    from steno.projections.read_models.world_table import decode_run
+    from steno.projections.answers.timeline import timeline_of
 
     with viewing(app, at) as (_, view, now):
         row = view.row(run)
-        answer = view.run(row.run_id)
-        vm = None if answer.vm_id is None else view.vm(answer.vm_id)
-        folded, seen = decode_run(row.folded), view.clock(row.archive, now)
-        life = timeline(
-            answer,
-            view.blind_of(row, seen),
-            seen,
-            vm,
-            folded.said,
-            folded.later_attempts,
-            phases_of(folded),
-            foreign=row.is_foreign,
-        )
-    show(app, lambda: wire(life), lambda: draw(answer, life, columns()))
+        life = timeline_of(view, row, now)
+    show(app, lambda: wire(life), lambda: draw(row.public, life, columns()))
 
 
 @steno_command("explain")
@@ -177,7 +161,6 @@ def explain_command(app: App, run: str, at: str | None) -> None:
       steno explain steno-slot-1-0
     """
     from steno.cli.render.explain import page, vm_page
-    from steno.cli.wiring.view import viewing
     from steno.projections.answers.decided import decisions_about
     from steno.projections.answers.explain import explain
     from steno.projections.answers.output_cause import OutputCauses
@@ -194,10 +177,7 @@ def explain_command(app: App, run: str, at: str | None) -> None:
             show(app, value, lambda: vm_page(vm, machine, why, decided, anomalies, until, columns()))
             return
         explanation = explain(record, view, row, now, OutputCauses(app.settings.value("causes.rules")))
-        why = view.why_not_warm(row.run_id)
-        decided = decisions_about(record, view.state, view.state.runs[row.run_id], view.position)
-    beside = {"not_warm": why, "decisions": [wire(each) for each in decided]}
-    show(app, lambda: wire(explanation) | beside, lambda: page(explanation, why, decided, columns()))
+    show(app, lambda: wire(explanation), lambda: page(explanation, columns()))
 
 
 @steno_command("logs")
@@ -246,7 +226,6 @@ def logs_command(
       steno logs --search "CUDA out of memory"
     """
     from steno.cli.wiring.run_output import follow_outputs, print_lines_with, print_output, tasks_of
-    from steno.cli.wiring.time_arguments import begin
 
     start = None if since is None else begin(since, app.clock.now())
     runs = tuple(each for run in runs for each in tasks_of(app, run))
@@ -288,9 +267,7 @@ def stop_command(app: App, runs: tuple[str, ...], abort: bool, why: str, yes: bo
       steno stop --all --why "the bill"
       steno stop --user bob --yes
     """
-    from steno.cli.wiring.view import caught_up_view
     from steno.engine.submit.requests import needs_stop
-    from steno.projections.read_models.world_table import decode_run
 
     if any(scope.values()):
         if runs or abort or (scope["everything"] and len([value for value in scope.values() if value]) > 1):
@@ -300,7 +277,7 @@ def stop_command(app: App, runs: tuple[str, ...], abort: bool, why: str, yes: bo
     app.several = len(runs) > 1
     with app.writing(create=False) as record:
         with caught_up_view(record) as view:
-            named = {row.run_id: decode_run(row.folded) for row in map(view.row, runs)}
+            named = {row.run_id: row.decoded for row in map(view.row, runs)}
             requested = [needs_stop(run, view.state, app.settings, app.clock.now()) for run in named.values()]
         for run, needed in zip(named.values(), requested, strict=True):
             _stop(app, record, run, abort=abort, requested=needed)
@@ -336,7 +313,6 @@ def compare_command(app: App, runs: tuple[str, str], at: str | None) -> None:
       steno compare 5f0c 81aa --json | jq .task
     """
 
-    from steno.cli.wiring.view import viewing
     from steno.projections.answers.compare import compared
     from steno.projections.answers.record_pages import request_of
 
@@ -353,7 +329,6 @@ def compare_command(app: App, runs: tuple[str, str], at: str | None) -> None:
 
 
 def _page(comparison: Comparison, names: Sequence[str], width: int) -> str:
-
     rows = [
         (paint.bold(name) if line.differs else name, *(_shown(line.field, value) for value in line.values))
         for line in comparison.outcome
@@ -371,13 +346,12 @@ def _page(comparison: Comparison, names: Sequence[str], width: int) -> str:
 
 
 def _shown(field: str, value: Any) -> str:
-    from steno.cli.render.words import short
     from steno.events.shape.secrets import PREFIX
 
     if value is None:
         return "–"
     if field.endswith("_seconds"):
-        return duration(round(value * SECOND))
+        return lasted(value)
     if field.endswith("_usd"):
         return short(value)
     text = " && ".join(map(str, value)) if isinstance(value, list) else str(value)

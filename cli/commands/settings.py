@@ -19,6 +19,7 @@ from steno.cli.wiring.errors import REFUSED, say
 from steno.cli.wiring.options import project_option, provider_option
 from steno.cli.wiring.output import emit_json, hint, show
 from steno.engine.errors import NotConfigured
+from steno.engine.providers import registry
 
 if TYPE_CHECKING:
     from steno.engine.settings.values import Known
@@ -55,11 +56,8 @@ def config_command(app: App, *, sample: bool) -> None:
       steno config --json
       steno config --sample > steno.toml
     """
-
     if sample:
-        from steno.engine.providers.registry import settings_table
-
-        text = sample_settings(settings_table().known)
+        text = sample_settings(registry.settings_table().known)
         show(app, {"file": "steno.toml", "text": text}, text.removesuffix("\n"))
         return
     entries = app.settings.entries
@@ -92,8 +90,6 @@ def init_command(app: App, target: Path, given: tuple[str, ...], *, yes: bool, f
       steno init
       steno init --yes --set provider=local --set budget.total=100
     """
-    from steno.engine.providers import registry
-
     if target.exists() and not force:
         app.exit_code = REFUSED
         say(f"{target} exists; --force replaces it, --file writes another")
@@ -121,8 +117,6 @@ def init_command(app: App, target: Path, given: tuple[str, ...], *, yes: bool, f
 
 def _questions(app: App, answers: dict[str, str]) -> Iterator[tuple[str, str]]:
     """(setting, question): the provider, what the chosen one asks, and the rest."""
-    from steno.engine.providers import registry
-
     yield "provider", "Where do tasks run"
     kind = registry.kind(answers.get("provider") or app.settings.provider)
     yield from ((known.name, known.question) for known in kind.settings.known if known.question is not None)
@@ -146,8 +140,6 @@ def _asked(app: App, name: str, question: str) -> str | None:
 
 def _check(app: App, name: str, value: str) -> None:
     """Raises `BadParameter`: no such setting, or not its value."""
-    from steno.engine.providers import registry
-
     known = {setting.name for setting in registry.settings_table().known}
     if name not in known:
         raise click.BadParameter(f"there is no setting {name}{near(name, sorted(known))}", param_hint="--set")

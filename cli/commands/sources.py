@@ -4,11 +4,19 @@ import getpass
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
+from steno.cli.render import paint, words
+from steno.cli.render.words import count, lasted, moment
 from steno.cli.wiring.app import App, DefaultGroup, steno_command
 from steno.cli.wiring.options import at_option, user_option
 from steno.cli.wiring.output import hint, show
 from steno.cli.wiring.terminal import columns
+from steno.cli.wiring.time_arguments import begin
+from steno.cli.wiring.view import caught_up_view, look_of, viewing
+from steno.engine.wire import wire
+from steno.events.clock import format_time
+from steno.events.store.store import SEATS, store_at
 
 if TYPE_CHECKING:
     from steno.events.store.record import Record
@@ -42,9 +50,6 @@ def listed(app: App, at: str | None) -> None:
       steno sources
       steno sources --at 2026-11-20T15:00:00Z --json
     """
-    from steno.cli.render import paint, words
-    from steno.cli.wiring.view import viewing
-    from steno.engine.wire import wire
     from steno.projections.answers.record_pages import source_rows
 
     with viewing(app, at) as (record, view, _):
@@ -62,11 +67,9 @@ def listed(app: App, at: str | None) -> None:
         )
         for row in rows
     ]
-    if rows or app.json:
-        value = {"sources": [wire(row) for row in rows], "position": position}
-        show(app, value, paint.fitted(head, cells, columns(), right=(4, 5, 6), spare=(2, 6, 5)))
-    else:
-        hint("no polls yet; `steno up` records a provider, `steno import TRACE` imports a trace")
+    value = {"sources": [wire(row) for row in rows], "position": position}
+    none = None if rows else "no polls yet; `steno up` records a provider, `steno import TRACE` imports a trace"
+    show(app, value, paint.fitted(head, cells, columns(), right=(4, 5, 6), spare=(2, 6, 5)), nothing=none)
 
 
 @sources_command.command("hide")
@@ -99,7 +102,6 @@ def show_archive(app: App, name: str) -> None:
 
 
 def _set(app: App, name: str, *, hidden: bool) -> None:
-    from steno.cli.wiring.view import caught_up_view
     from steno.engine.live.journal import Journal
     from steno.events.types import SourceHidden, SourceShown
     from steno.projections.answers.record_pages import archive_named
@@ -140,9 +142,6 @@ def workers_command(app: App) -> None:
       steno workers --record postgresql://steno@db.example.org/steno
       steno workers --json | jq '.leases[] | select(.held | not) | .lease'
     """
-    from steno.cli.render import paint, words
-    from steno.events.store.store import SEATS, store_at
-
     leases = [
         lease for lease in store_at(app.settings.record).leases() if lease.held or not lease.name.startswith(SEATS)
     ]
@@ -163,14 +162,9 @@ def workers_command(app: App) -> None:
         )
         for lease in listed_leases
     ]
-    if listed_leases or app.json:
-        show(
-            app,
-            {"leases": [_object(lease) for lease in listed_leases]},
-            paint.fitted(head, rows, columns(), right=(2, 5), spare=(6, 5, 4)),
-        )
-    else:
-        hint("no process has acted on this record yet; `steno up` records a provider")
+    value = {"leases": [_object(lease) for lease in listed_leases]}
+    none = None if rows else "no process has acted on this record yet; `steno up` records a provider"
+    show(app, value, paint.fitted(head, rows, columns(), right=(2, 5), spare=(6, 5, 4)), nothing=none)
     free = [lease.name for lease in listed_leases if not lease.held and "/" in lease.name]
     if free and not app.json:
         taken = " ".join(f"--source {name}" for name in free)
@@ -184,28 +178,17 @@ def _answered(record: "Record", source: str) -> bool:
 
 
 def _state(lease: "Holder") -> str:
-    from steno.events.clock import SECOND, duration
-
     if lease.seconds_left is None:
         return "held until its process ends"
     if lease.held:
         return f"held, ends in {lease.seconds_left:.1f} s unless renewed"
-    return "free" if lease.seconds_left == 0 else f"free since {duration(round(-lease.seconds_left * SECOND))}"
+    return "free" if lease.seconds_left == 0 else f"free since {lasted(-lease.seconds_left)}"
 
 
 def _object(lease: "Holder") -> dict[str, object]:
-    from steno.events.clock import format_time
-
-    return {
-        "lease": lease.name,
-        "held": lease.held,
-        "process": lease.process,
-        "host": lease.host,
-        "worker": lease.worker,
-        "token": lease.token,
-        "since": None if lease.since is None else format_time(lease.since),
-        "seconds_left": lease.seconds_left,
-    }
+    facts = msgspec.structs.asdict(lease)
+    since = None if lease.since is None else format_time(lease.since)
+    return {"lease": facts.pop("name"), "held": lease.held} | facts | {"since": since}
 
 
 @steno_command("incidents")
@@ -237,12 +220,7 @@ def incidents_command(app: App, since: str | None, user: str | None, limit: int,
       steno incidents --json | jq -r '.anomalies[].kind' | sort | uniq -c
       steno incidents --json | jq -r '.dwells[] | select(.stuck).more'
     """
-    from steno.cli.render import paint
     from steno.cli.render.runs import dated_anomaly_table, gap_table
-    from steno.cli.render.words import count, moment
-    from steno.cli.wiring.time_arguments import begin
-    from steno.cli.wiring.view import look_of, viewing
-    from steno.engine.wire import wire
     from steno.projections.answers.incidents import incidents
 
     with viewing(app, at) as (record, view, now):

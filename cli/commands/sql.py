@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from steno.cli.render import paint
+from steno.cli.render.words import moment
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import at_option
 from steno.cli.wiring.output import emit, emit_json, hint, progress
+from steno.cli.wiring.time_arguments import both_times
+from steno.cli.wiring.view import viewing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,8 +75,6 @@ def sql_command(app: App, statement: str | None, path: str | None, as_csv: bool,
 @contextmanager
 def looking(app: App, at: str | None, what: str) -> Iterator[FrameSource]:
     """The record and its read models now or `--at`, with a progress bar."""
-    from steno.cli.wiring.time_arguments import both_times
-    from steno.cli.wiring.view import viewing
     from steno.projections.frames.source import of_store
     from steno.projections.read_models.past_worlds import opened
 
@@ -123,7 +125,6 @@ def _print_csv(answer: SqlAnswer) -> None:
 
 
 def _print_table(answer: SqlAnswer) -> None:
-
     rows = list(islice(answer.rows, _SHOWN + 1))
     widest = _WIDEST if len(answer.columns) > 1 else sys.maxsize
     cells = [[paint.cut(_cell(value), widest) for value in row] for row in rows[:_SHOWN]]
@@ -144,10 +145,6 @@ def _is_figure(value: Any) -> bool:
 
 
 def _cell(value: Any) -> str:
-
-    import msgspec
-
-    from steno.cli.render.words import moment
     from steno.projections.frames.files import plain
 
     text = plain(value)

@@ -12,9 +12,12 @@ import msgspec
 from steno.cli.wiring.app import App, StenoCommand
 from steno.cli.wiring.options import project_option, provider_option, runs_argument
 from steno.cli.wiring.output import emit, emit_json, hint
+from steno.cli.wiring.time_arguments import length
+from steno.cli.wiring.view import caught_up_view
 from steno.engine.providers import registry
 from steno.engine.providers.kind import ProviderKind
 from steno.engine.settings.table import PROFILES
+from steno.engine.wire import wire
 
 if TYPE_CHECKING:
     from steno.cli.wiring.session import RunSession
@@ -171,7 +174,6 @@ def rerun_command(
     """
     from steno.cli.wiring.session import session
     from steno.cli.wiring.task import repeated
-    from steno.cli.wiring.view import caught_up_view
     from steno.engine.submit.completion import repeatable
     from steno.projections.answers.record_pages import request_of
 
@@ -193,8 +195,6 @@ rerun_command.params[2:2] = [param for param in submit_command.params if param.n
 
 
 def _limit(timeout: str | None, *, wait: bool, quiet: bool) -> int | None:
-    from steno.cli.wiring.time_arguments import length
-
     limit = None if timeout is None else length(timeout)
     if limit is not None and not wait:
         raise click.UsageError("--timeout is how long to wait: add --wait")
@@ -210,7 +210,6 @@ def _submit(
     from steno.cli.render.explain import quoted
     from steno.cli.render.runs import ended
     from steno.cli.wiring.session import code_of_failure
-    from steno.engine.wire import wire
 
     submitted = here.submit(task, run_id)
     run = here.to_the_end(submitted, timeout=limit, output=not quiet and not app.json) if wait else None

@@ -18,6 +18,8 @@ from steno.cli.render.words import count
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import at_option, from_option, to_option
 from steno.cli.wiring.output import hint, progress, show
+from steno.cli.wiring.time_arguments import between, time_of
+from steno.cli.wiring.view import viewing
 from steno.events.store.store import BUNDLE
 
 if TYPE_CHECKING:
@@ -148,7 +150,6 @@ def _export_perfetto(
     app: App, words: tuple[str, ...], target: str, start: str | None, end: str | None, at: str | None
 ) -> None:
     from steno.cli.commands.sql import looking
-    from steno.cli.wiring.time_arguments import time_of
     from steno.projections.frames.perfetto import END, PerfettoTrace
 
     if not target.endswith((".json", ".json.gz")):
@@ -163,10 +164,8 @@ def _export_perfetto(
 
 
 def _export_bundle(app: App, words: tuple[str, ...], target: str, redact: str | None) -> None:
-    from steno.cli.wiring.view import viewing
     from steno.engine.replay.bundle import export
     from steno.engine.replay.redaction import KINDS
-    from steno.projections.read_models.world_table import decode_run
 
     kinds = tuple(dict.fromkeys((redact or "").replace(",", " ").split()))
     for kind in kinds:
@@ -179,7 +178,7 @@ def _export_bundle(app: App, words: tuple[str, ...], target: str, redact: str | 
     if not words:
         raise click.UsageError("a bundle is of runs: name them")
     with viewing(app) as (record, view, _), _opened(target) as file, progress("exporting") as advance:
-        runs = [decode_run(view.row(word).folded) for word in words]
+        runs = [view.row(word).decoded for word in words]
         machines = [
             view.machine(vm_id) for vm_id in dict.fromkeys(vm_id for run in runs for vm_id in run.links.values())
         ]
@@ -203,11 +202,8 @@ def _export_bundle(app: App, words: tuple[str, ...], target: str, redact: str | 
 
 
 def _export_trace(app: App, run: str | None, target: str, start: str | None, end: str | None) -> None:
-    from steno.cli.wiring.time_arguments import between
-    from steno.cli.wiring.view import viewing
     from steno.engine.replay.bundle import last_poll
     from steno.events.traces.trace import write_left_out, write_trace_line
-    from steno.projections.read_models.world_table import decode_run
 
     polls, left_out = 0, Counter[str]()
     first = last = None
@@ -215,7 +211,7 @@ def _export_trace(app: App, run: str | None, target: str, start: str | None, end
         after, until = between(app, record, start, end)
         sources: frozenset[str] | None = None
         if run is not None:
-            folded = decode_run(view.row(run).folded)
+            folded = view.row(run).decoded
             after, until = max(after, folded.first_position - 1), min(until, last_poll(record, folded))
             sources = frozenset(folded.started)
         last_position = min(until, record.head().position)

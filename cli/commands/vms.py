@@ -8,15 +8,21 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from steno.cli.commands.levers import why_option
+from steno.cli.render.words import count
+from steno.cli.render.words import moment as shown
 from steno.cli.wiring.app import App, DefaultGroup
 from steno.cli.wiring.options import both_times_option, hidden_option, optional_vm_argument, vm_argument, vms_argument
 from steno.cli.wiring.output import emit, emit_json, hint, show
 from steno.cli.wiring.terminal import columns
+from steno.cli.wiring.time_arguments import coming, length, moment
+from steno.cli.wiring.view import DAY, caught_up_view, say_unseen, source_objects, viewing
 from steno.engine.errors import VmInUse
 from steno.engine.runtime.signals import stoppable
 from steno.engine.state.states import VmState
+from steno.events.clock import format_second, format_time
 
 if TYPE_CHECKING:
     from steno.engine.state.vm import Vm
@@ -53,8 +59,6 @@ def vms_command() -> None:
 @both_times_option
 def listed(app: App, vm: str | None, everything: bool, hidden: bool, at: str | None) -> None:
     """List machines, or show one."""
-    from steno.cli.wiring.view import viewing
-
     with viewing(app, at) as (_, view, now):
         if vm is None:
             _list(app, view, now, everything=everything, hidden=hidden)
@@ -133,9 +137,6 @@ def keep(app: App, vms: tuple[str, ...], duration: str | None, end: str | None, 
       steno vms keep steno-slot-1-0 --until 18:00 --why "debugging the crash"
     """
     from steno.cli.commands.levers import pulled, refuse_any
-    from steno.cli.wiring.time_arguments import coming, length
-    from steno.cli.wiring.view import caught_up_view
-    from steno.events.clock import format_second
 
     if (duration is None) == (end is None):
         raise click.UsageError("name one end of the time: --for 2h, or --until 18:00")
@@ -167,11 +168,8 @@ def gone(app: App, vm: str, when: str) -> None:
       steno vms gone steno-slot-1-0 --at 2026-11-20T15:00:00Z
       steno vms gone 5f0c --at 20m
     """
-    from steno.cli.render.words import moment as shown
-    from steno.cli.wiring.time_arguments import moment
     from steno.engine.live.journal import Journal
     from steno.engine.submit.requests import confirm_gone, refuse_gone
-    from steno.events.clock import format_time
 
     now = app.clock.now()
     ended_at = moment(when, now)
@@ -191,8 +189,6 @@ def gone(app: App, vm: str, when: str) -> None:
 
 def _list(app: App, view: View, now: int, *, everything: bool, hidden: bool) -> None:
     from steno.cli.render.vms import burning, listing
-    from steno.cli.render.words import count
-    from steno.cli.wiring.view import DAY, say_unseen, source_objects
 
     vms = view.vms(billed_or_since=None if everything else now - DAY, hidden=hidden)
     sources, total = view.sources(now), view.store.vms.count()
@@ -214,11 +210,8 @@ def _list(app: App, view: View, now: int, *, everything: bool, hidden: bool) -> 
 
 
 def _show(app: App, view: View, word: str, now: int) -> None:
-    import msgspec
-
     from steno.cli.render.runs import anomaly_table
     from steno.cli.render.vms import in_full
-    from steno.cli.wiring.view import say_unseen
     from steno.projections.read_models.view import beside
 
     answer = view.vm(word)
@@ -236,8 +229,6 @@ def _show(app: App, view: View, word: str, now: int) -> None:
 
 
 def _machine(record: Record, word: str) -> Vm:
-    from steno.cli.wiring.view import caught_up_view
-
     with caught_up_view(record) as view:
         return view.machine(view.vm_row(word).vm_id)
 

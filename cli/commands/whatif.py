@@ -9,6 +9,9 @@ import click
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.output import progress, show
 from steno.cli.wiring.terminal import columns
+from steno.cli.wiring.time_arguments import moment
+from steno.cli.wiring.view import viewing
+from steno.engine.wire import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,9 +65,6 @@ def whatif_command(app: App, **given: Any) -> None:
       steno whatif --sweep idle-timeout=1m..30m --keep-p95 2m --since 7d
     """
     from steno.cli.render.whatif import whatif_page
-    from steno.cli.wiring.time_arguments import moment
-    from steno.cli.wiring.view import viewing
-    from steno.engine.wire import wire
     from steno.projections.answers.whatif import FIELDS, WhatIfQuestion, what_if
 
     named = {"mode": given["policy"] and (given["policy"],), **given}

@@ -21,8 +21,8 @@ _MARGIN = "  "
 _QUOTED = 300  # characters of a line of output
 
 
-def page(explanation: Explanation, not_warm: Sequence[str], decided: Sequence[ExplainedDecision], columns: int) -> str:
-    """The whole page, wrapped to `columns` (at most 100); `not_warm` says why it got no warm machine."""
+def page(explanation: Explanation, columns: int) -> str:
+    """The whole page, wrapped to `columns` (at most 100)."""
     width = min(columns, 100)
     run = explanation.run
     lines = [f"{paint.bold(called(run))}  {verdict(run)}", *identity(run), ""]
@@ -36,8 +36,8 @@ def page(explanation: Explanation, not_warm: Sequence[str], decided: Sequence[Ex
     lines += _items("Which source says what", explanation.witnesses, width)
     lines += _titled("How it got there", [_step(step, width) for step in explanation.steps])
     lines += _items("Its wait", explanation.wait, width)
-    lines += _items("Why not warm", not_warm, width)
-    lines += _items("What was decided", map(_decided, decided), width)
+    lines += _items("Why not warm", explanation.not_warm, width)
+    lines += _items("What was decided", map(_decided, explanation.decisions), width)
     lines += _items("What would have changed it", map(_flip, explanation.flips), width)
     lines += _odd(explanation.anomalies, width)
     gaps = [

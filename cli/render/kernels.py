@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 
 from steno.cli.render import paint, words
-from steno.engine.kernel.definition import Definition, KernelProblem
+from steno.engine.kernel.definition import KernelProblem
 from steno.engine.kernel.executor import prototype_of, work_of
 from steno.engine.kernel.rejudge import Measured
 from steno.events.clock import SECOND, duration
@@ -63,7 +63,7 @@ def problem_table(problems: Sequence[KernelProblem]) -> str:
         for shipped in problems
     ]
     drawn = paint.table(("PROBLEM", "TITLE", "TESTS", "BENCHMARKS"), rows, right=(2, 3))
-    named = (f"{paint.bold(shipped.problem)}\n  {_prototype(shipped.problem_def)}" for shipped in problems)
+    named = (f"{paint.bold(shipped.problem)}\n  {prototype_of(shipped.problem_def, 'float32')}" for shipped in problems)
     return "\n".join([drawn, "", *named])
 
 
@@ -74,7 +74,7 @@ def problem_page(shipped: KernelProblem, path: str, best: Sequence[Board] = ()) 
         f"{paint.bold(shipped.problem)}  {shipped.title}",
         *filter(None, [problem.description.strip()]),
         "",
-        _prototype(problem),
+        prototype_of(problem, "float32"),
     ]
     for kind, cases in (("tests", problem.tests), ("benchmarks", problem.benchmarks)):
         lines += ["", paint.dim(kind), *(f"  {_sizes(case.sizes)}" for case in cases)]
@@ -103,10 +103,6 @@ def problem_page(shipped: KernelProblem, path: str, best: Sequence[Board] = ()) 
         f"  steno kernel submit {file} --problem {shipped.problem} --wait",
     ]
     return "\n".join(lines)
-
-
-def _prototype(problem: Definition) -> str:
-    return prototype_of(problem, "float32")
 
 
 # -- one kernel

@@ -63,7 +63,7 @@ def _row(row: CostRow, lines: list[str], *, spot: bool) -> tuple[str, ...]:
         paint.cut(row.label, 36) + (paint.dim(" (archive)") if row.archive else ""),
         *(short(amounts[line] or None) for line in lines),
         *((short(row.spot_usd),) if spot else ()),
-        duration(round(row.machine_seconds * SECOND)),
+        words.lasted(row.machine_seconds),
         short(row.total_usd),
     )
 
@@ -305,4 +305,4 @@ def waste_page(report: WasteReport, columns: int) -> str:
 
 
 def _spent(usd: int, seconds: float) -> str:
-    return f"{short(usd)} {duration(round(seconds * SECOND))}" if seconds else "–"
+    return f"{short(usd)} {words.lasted(seconds)}" if seconds else "–"

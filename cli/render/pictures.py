@@ -16,6 +16,8 @@ from steno.projections.answers.gpu_curve import RunUse
 from steno.projections.answers.timeline import Timeline
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from steno.engine.money.daily import Spend, Utilisation
     from steno.engine.money.starts import StartFigures, Starts
 
@@ -57,7 +59,7 @@ def spend_chart(report: Spend, columns: int) -> str:
         f"{click.style(mark[0] * 2, fg=mark[1])} {paint.visible(series.key)} {short(series.total_usd)}"
         for mark, series in zip(marks, report.series, strict=True)
     ]
-    return "\n".join([*lines, "", *_wrapped(key, columns)])
+    return "\n".join([*lines, "", *_packed(key, columns, "   ")])
 
 
 def utilisation_chart(report: Utilisation, columns: int) -> str:
@@ -73,7 +75,7 @@ def utilisation_chart(report: Utilisation, columns: int) -> str:
     for name, row in zip(names, strips, strict=True):
         cells = "".join(_share(busy / billed if billed else None) for billed, busy in row.days[days])
         share = f"{100 * row.busy_seconds / row.billed_seconds:.0f} %" if row.billed_seconds else "–"
-        billed = duration(round(row.billed_seconds * SECOND))
+        billed = words.lasted(row.billed_seconds)
         lines.append(f"{paint.pad(name, widest)}  │{cells}│  {share.rjust(5)} of {billed}")
     return "\n".join(
         [*lines, "", paint.dim("░ below 25 %  ▒ below 50 %  ▓ below 75 %  █ 75 % or more  blank: not billed")]
@@ -99,13 +101,10 @@ def starts_chart(report: Starts, columns: int) -> str:
 
 
 def _figures(kind: str, of: StartFigures) -> str:
-    if of.median_seconds is None or of.p95_seconds is None or of.worst_seconds is None:
+    if not of.count:
         return f"{kind}: none"
-    median, p95, worst = (
-        duration(round(seconds * SECOND)) for seconds in (of.median_seconds, of.p95_seconds, of.worst_seconds)
-    )
-    runs = "1 run" if of.count == 1 else f"{of.count} runs"
-    return f"{kind}: {runs}, median {median}, 95 % within {p95}, longest {worst}"
+    median, p95, worst = map(words.lasted, (of.median_seconds, of.p95_seconds, of.worst_seconds))
+    return f"{kind}: {of.count} run{'s' * (of.count != 1)}, median {median}, 95 % within {p95}, longest {worst}"
 
 
 _BY: Final = {"line": "by purpose", "gpu": "by GPU", "user": "by user"}
@@ -124,11 +123,12 @@ def _share(share: float | None) -> str:
     return _SHADES[0] if share is None else _SHADES[1 + min(3, int(share * 4))]
 
 
-def _wrapped(parts: list[str], columns: int) -> list[str]:
+def _packed(parts: Iterable[str], columns: int, gap: str) -> list[str]:
+    """The parts, as many in a line as fit."""
     lines: list[str] = []
     for part in parts:
-        if lines and paint.width(lines[-1]) + 3 + paint.width(part) <= columns:
-            lines[-1] += f"   {part}"
+        if lines and paint.width(lines[-1] + gap + part) <= columns:
+            lines[-1] += gap + part
         else:
             lines.append(part)
     return lines
@@ -197,13 +197,7 @@ def _facts(run: RunObject, columns: int) -> list[str]:
         "" if run.provider_submitted_at is None else f"at {run.provider} {words.moment(run.provider_submitted_at)}",
         *figures(run),
     ]
-    lines: list[str] = []
-    for part in filter(None, parts):
-        if lines and len(lines[-1]) + 2 + len(part) <= columns:
-            lines[-1] += f"  {part}"
-        else:
-            lines.append(part)
-    return [*identity(run), *map(paint.dim, lines)]
+    return [*identity(run), *map(paint.dim, _packed(filter(None, parts), columns, "  "))]
 
 
 class _Scale(NamedTuple):

@@ -6,8 +6,8 @@ from itertools import groupby
 from typing import Final
 
 from steno.cli.render.paint import plain
+from steno.cli.render.words import lasted
 from steno.engine.wire import usd
-from steno.events.clock import SECOND, duration
 from steno.projections.answers.report import MonthReport, ReportRow
 
 _STYLE: Final = """
@@ -46,9 +46,8 @@ def _tables(report: MonthReport) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
 
 
 def _texts(row: ReportRow) -> tuple[str, ...]:
-    runs, time = ("" if row.runs is None else f"{row.runs:,}"), row.seconds
-    lasted = "" if time is None else duration(round(time * SECOND))
-    return row.name, row.detail.replace("_", " "), runs, lasted, "" if row.usd is None else usd(row.usd)
+    runs, time = ("" if row.runs is None else f"{row.runs:,}"), "" if row.seconds is None else lasted(row.seconds)
+    return row.name, row.detail.replace("_", " "), runs, time, "" if row.usd is None else usd(row.usd)
 
 
 def _cells(tag: str, row: Iterable[str]) -> str:

@@ -4,14 +4,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from steno.cli.render import paint, words
 from steno.engine.objects import BlindObject, RanObject, RunObject
 from steno.engine.state.changes import Anomaly
 from steno.engine.state.facts import Waits
 from steno.engine.state.states import State
-from steno.events.clock import SECOND, duration, parse_time
+from steno.events.clock import duration, parse_time
 
 if TYPE_CHECKING:
     from steno.engine.decide.queue import Queued
@@ -175,7 +173,7 @@ def place(queued: "Queued", now: int) -> str:
 
 def ran(run: RunObject) -> str:
     """The duration; `–` if unknown."""
-    return "–" if run.execution_seconds is None else duration(round(run.execution_seconds * SECOND))
+    return words.lasted(run.execution_seconds)
 
 
 def in_full(
@@ -238,7 +236,7 @@ def in_full(
 
 def _task_table(tasks: "Sequence[RunRow]") -> str:
     """The tasks of an array, or the firings of a schedule, the first of them in full."""
-    answers = [msgspec.json.decode(task.object, type=RunObject) for task in tasks[:_TASKS]]
+    answers = [task.public for task in tasks[:_TASKS]]
     rows = [
         (
             f"[{row.task}]" if run.schedule is None else f"#{(run.provider_id or '').partition('#')[2]}",
@@ -258,7 +256,7 @@ def _task_table(tasks: "Sequence[RunRow]") -> str:
 def _beside(like: "Like") -> Iterator[tuple[str, str]]:
     """The medians of the runs with its name."""
     took = next(phase.median_seconds for phase in like.phases if phase.phase == "running")
-    ran = None if took is None else f"ran {duration(round(took * SECOND))}"
+    ran = None if took is None else f"ran {words.lasted(took)}"
     known = [ran, f"cost {words.short(like.median_cost_usd)}" if like.median_cost_usd else None]
     if like.runs and any(known):
         others = words.count(like.runs, "other run")
@@ -289,7 +287,7 @@ def attempt_table(run: RunObject) -> str:
             _said(attempt.status, None, attempt.exit_status),
             attempt.hosts or "–",
             words.moment(attempt.submitted_at),
-            "–" if attempt.waited_seconds is None else duration(round(attempt.waited_seconds * SECOND)),
+            words.lasted(attempt.waited_seconds),
             words.moment(attempt.started_at),
             words.moment(attempt.finished_at),
         )

@@ -2,7 +2,6 @@
 
 from steno.cli.render import paint, words
 from steno.cli.render.words import short
-from steno.events.clock import SECOND, duration
 from steno.projections.answers.whatif import Figures, WhatIf
 
 _BAR = 30
@@ -23,10 +22,10 @@ def whatif_page(answer: WhatIf, columns: int) -> str:
     head = ("POLICY", "BILL", "COLD", "WAIT P50", "WAIT P95", "IDLE", "BILL BETWEEN", "")
     lines += ["", paint.table(head, rows, right=range(1, 6)), ""]
     for each in answer.predictions[:1] if len(answer.predictions) == 1 else ():
-        waits = " to ".join(_time(bound.wait_p95_seconds) for bound in (each.low, each.high))
+        waits = " to ".join(words.lasted(bound.wait_p95_seconds) for bound in (each.low, each.high))
         lines.append(f"p95 wait {waits}, cold starts {each.low.cold_starts} to {each.high.cold_starts}")
     if answer.keep_p95_seconds is not None and answer.cheapest is None:
-        lines.append(f"No policy here keeps the p95 wait within {_time(answer.keep_p95_seconds)}.")
+        lines.append(f"No policy here keeps the p95 wait within {words.lasted(answer.keep_p95_seconds)}.")
     predicted = short(answer.validation.bill_usd)
     lines.append(f"Error of the recorded policy, predicted alike: {answer.error:+.2%} of its bill ({predicted}).")
     if answer.left_out:
@@ -39,9 +38,5 @@ def whatif_page(answer: WhatIf, columns: int) -> str:
 
 
 def _cells(figures: Figures) -> tuple[str, ...]:
-    waits = (_time(figures.wait_p50_seconds), _time(figures.wait_p95_seconds))
+    waits = map(words.lasted, (figures.wait_p50_seconds, figures.wait_p95_seconds))
     return short(figures.bill_usd), str(figures.cold_starts), *waits, f"{figures.idle_share:.0%}"
-
-
-def _time(seconds: float | None) -> str:
-    return "–" if seconds is None else duration(round(seconds * SECOND))

@@ -1,12 +1,17 @@
 """Durations, times and money as text."""
 
+from __future__ import annotations
+
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
-from steno.engine.objects import BusyObject
 from steno.engine.wire import DOLLAR
 from steno.engine.wire import usd as dollars
-from steno.events.clock import SECOND, format_second, parse_time
+from steno.events.clock import SECOND, duration, format_second, parse_time
+
+if TYPE_CHECKING:
+    from steno.engine.objects import BusyObject
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -31,6 +36,11 @@ def ago(at: int, now: int) -> str:
         if seconds >= 2 * size or (size == 60 and seconds >= 60):
             return f"{seconds // size} {unit} ago"
     return f"{seconds} s ago"
+
+
+def lasted(seconds: float | None) -> str:
+    """`3 m 20 s`; `–` if unknown."""
+    return "–" if seconds is None else duration(round(seconds * SECOND))
 
 
 def money(usd: str | None) -> str:

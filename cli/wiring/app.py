@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from steno.cli.wiring.errors import DONE
+from steno.cli.wiring.errors import DONE, say
 from steno.cli.wiring.terminal import colour_wanted
+from steno.events.clock import SECOND, RandomIds, SteadyClock, SystemClock
+from steno.events.errors import RecordNotWritable
+from steno.events.store.store import is_bundle, store_at
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from click.shell_completion import CompletionItem
 
     from steno.engine.providers.base import Provider
@@ -51,9 +54,6 @@ class App:
     @functools.cached_property
     def settings(self) -> Settings:
         """Every setting; flags win. Raises `NotConfigured` if a file is unreadable or a value is invalid."""
-        import os
-        from pathlib import Path
-
         from platformdirs import user_config_path, user_data_path
 
         from steno.engine.providers.registry import load_settings
@@ -70,22 +70,16 @@ class App:
     @functools.cached_property
     def rules_folders(self) -> tuple[Path, ...]:
         """Where rule files are: `rules` beside each `steno.toml`, that of this folder first."""
-        from pathlib import Path
-
         from platformdirs import user_config_path
 
         return Path.cwd() / "rules", user_config_path("steno") / "rules"
 
     @functools.cached_property
     def clock(self) -> Clock:
-        from steno.events.clock import SteadyClock, SystemClock
-
         return SteadyClock(SystemClock())
 
     @functools.cached_property
     def ids(self) -> Ids:
-        from steno.events.clock import RandomIds
-
         return RandomIds()
 
     def reading(self, *, check: bool = True) -> Record:
@@ -99,7 +93,6 @@ class App:
     def _record(self, *, write: bool, create: bool = False, check: bool = True) -> Record:
         from steno.engine.providers.registry import READINGS
         from steno.events.store.record import Record
-        from steno.events.store.store import store_at
 
         store = store_at(self.settings.record)
         if write:
@@ -108,9 +101,6 @@ class App:
 
     def share_clock(self, store: Store) -> None:
         """Tell the time as all writers of the record do, and say so if the clock of this machine is another."""
-        from steno.cli.wiring.errors import say
-        from steno.events.clock import SECOND
-
         shared = store.clock(self.clock)
         if shared is not self.clock:
             ahead = (self.clock.now() - shared.now()) / SECOND
@@ -123,8 +113,6 @@ class App:
         `ProjectNotFound` if the provider does not exist or a setting it needs is missing or wrong.
         """
         from steno.engine.providers import registry
-        from steno.events.errors import RecordNotWritable
-        from steno.events.store.store import is_bundle
 
         if is_bundle(record):
             raise RecordNotWritable(

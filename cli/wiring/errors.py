@@ -33,41 +33,29 @@ class WaitEnded(events.StenoError):
     """Stopped following because of the timeout; the run goes on."""
 
 
-CODES: dict[type[BaseException], int] = {  # a subclass has the code of its nearest listed ancestor
-    events.RecordNotFound: NOT_FOUND,
-    events.NotARecord: DAMAGED,
-    events.RecordDamaged: DAMAGED,
-    events.RecordTooNew: NOT_WRITABLE,
-    events.RecordTooOld: NOT_WRITABLE,
-    events.RecordNotWritable: NOT_WRITABLE,
-    events.RecordLocked: CONFLICT,
-    events.RecordUnreachable: UNREACHABLE,
-    events.VersionConflict: CONFLICT,
-    events.IdConflict: CONFLICT,
-    events.SourceIsLive: CONFLICT,
-    events.PositionNotFound: NOT_FOUND,
-    events.SecretGone: CONFLICT,
-    events.PoolFailed: UNREACHABLE,
-    engine.ProviderUnreachable: UNREACHABLE,
-    engine.ProviderRefused: UNREACHABLE,
-    engine.ProviderError: UNREACHABLE,
-    engine.ProjectNotFound: NOT_FOUND,
-    engine.CaseNotFound: NOT_FOUND,
-    engine.RunNotFound: NOT_FOUND,
-    engine.VmNotFound: NOT_FOUND,
-    engine.TokenNotFound: NOT_FOUND,
-    engine.LeverNotFound: NOT_FOUND,
-    engine.SourceNotFound: NOT_FOUND,
-    engine.NothingRecorded: NOT_FOUND,
-    engine.VmInUse: CONFLICT,
-    engine.NameInUse: CONFLICT,
-    engine.Conflict: CONFLICT,
-    engine.RefusedByPolicy: REFUSED,
-    Detached: INTERRUPTED,
-    WaitEnded: NOT_SUCCEEDED,
-    events.StenoError: USAGE,
-    FileNotFoundError: NOT_FOUND,
+_ERRORS: dict[int, tuple[type[BaseException], ...]] = {
+    NOT_SUCCEEDED: (WaitEnded,),
+    USAGE: (events.StenoError,),
+    UNREACHABLE: (
+        *(events.RecordUnreachable, events.PoolFailed),
+        *(engine.ProviderUnreachable, engine.ProviderRefused, engine.ProviderError),
+    ),
+    NOT_FOUND: (
+        *(events.RecordNotFound, events.PositionNotFound, engine.ProjectNotFound, engine.RunNotFound),
+        *(engine.CaseNotFound, engine.VmNotFound, engine.TokenNotFound, engine.LeverNotFound),
+        *(engine.SourceNotFound, engine.NothingRecorded, FileNotFoundError),
+    ),
+    CONFLICT: (
+        *(events.RecordLocked, events.VersionConflict, events.IdConflict, events.SourceIsLive, events.SecretGone),
+        *(engine.VmInUse, engine.NameInUse, engine.Conflict),
+    ),
+    REFUSED: (engine.RefusedByPolicy,),
+    DAMAGED: (events.NotARecord, events.RecordDamaged),
+    NOT_WRITABLE: (events.RecordTooNew, events.RecordTooOld, events.RecordNotWritable),
+    INTERRUPTED: (Detached,),
 }
+CODES = {error: code for code, errors in _ERRORS.items() for error in errors}
+"""Error class → exit code; a subclass has that of its nearest listed ancestor."""
 
 _REMEDIES = {  # errors of writing a file, and what to do
     errno.ENOSPC: ": free some space",

@@ -40,7 +40,6 @@ class TraceFile:
 
 def _cut_half_frame(path: Path) -> None:
     """Cut an incomplete last frame: nothing behind it would be readable. A file without frames is not changed."""
-
     whole = read = 0
     unpacker = zstandard.ZstdDecompressor().decompressobj()
     with path.open("rb+") as file, contextlib.suppress(zstandard.ZstdError):

@@ -1,10 +1,12 @@
 """The implementation of `steno.engine.providers.kind.Host` for a provider's own commands."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from steno.cli.render.paint import table
 from steno.cli.wiring.app import App
 from steno.cli.wiring.output import show
+from steno.cli.wiring.view import DAY, viewing
 from steno.engine.providers.task import Completed
 from steno.engine.settings.settings import Settings
 from steno.events.clock import Clock, Ids, parse_time
@@ -46,34 +48,21 @@ class ProviderHost:
     def answers(self, path: str) -> list[Poll]:
         from steno.projections.answers.record_pages import poll_rows
 
-        if not self._has_record():
-            return []
-        with self._app.reading() as record:
+        with suppress(RecordNotFound), self._app.reading() as record:
             rows = poll_rows(record, after=0, until=record.head().position)
             return [record.poll(int(str(row["position"]))) for row in rows if str(row["path"]).startswith(path)]
+        return []
 
     def waits(self) -> dict[str, list[int]]:
-        from steno.cli.wiring.view import DAY, viewing
-        from steno.projections.read_models.world_table import decode_vm
-
         waits: dict[str, list[int]] = {}
-        if not self._has_record():
-            return waits
-        with viewing(self._app) as (_, view, now):
+        with suppress(RecordNotFound), viewing(self._app) as (_, view, now):
             for run in view.runs(open_or_since=now - 30 * DAY):
                 ran = next((move.at for move in run.transitions if move.target == "running"), None)
                 since = run.provider_submitted_at or run.submitted_at
                 if run.provider == self._provider and run.vm_id and since and ran:
-                    gpu = decode_vm(view.vm_row(run.vm_id).folded).facts.gpu or "none"
+                    gpu = view.vm_row(run.vm_id).decoded.facts.gpu or "none"
                     waits.setdefault(gpu, []).append(max(0, parse_time(ran) - parse_time(since)))
         return waits
-
-    def _has_record(self) -> bool:
-        try:
-            with self._app.reading():
-                return True
-        except RecordNotFound:
-            return False
 
     def end(self, code: int) -> None:
         self._out.exit_code = code

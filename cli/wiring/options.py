@@ -104,7 +104,6 @@ def _known(
     """Complete names from the read models; nothing on any error."""
 
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-
         from steno.projections.read_models.database import StoreError
         from steno.projections.read_models.read_models import ReadModels
 

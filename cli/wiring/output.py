@@ -64,10 +64,16 @@ def emit_csv(report: Tabled) -> None:
     click.echo(csv_of(report), nl=False)
 
 
-def show(app: App, value: Callable[[], object] | object, text: Callable[[], str] | str) -> None:
-    """Print the value as JSON with --json, else the text; a function delays an expensive one."""
+def show(
+    app: App, value: Callable[[], object] | object, text: Callable[[], str] | str, *, nothing: str | None = None
+) -> None:
+    """Print the value as JSON with --json, else the text; a function delays an expensive one. `nothing`: a hint in
+    place of the text.
+    """
     if app.json:
         emit_json(value() if callable(value) else value, lines=app.several)
+    elif nothing is not None:
+        hint(nothing)
     else:
         emit(text if isinstance(text, str) else text())
 

@@ -21,6 +21,7 @@ from steno.cli.render.runs import costs, ended
 from steno.cli.wiring.errors import say
 from steno.cli.wiring.output import emit, emit_json, hint
 from steno.cli.wiring.terminal import colour_wanted, columns
+from steno.cli.wiring.view import moves_of, viewing
 from steno.engine.errors import Conflict
 from steno.engine.kernel.machine.framing import MARK
 from steno.engine.objects import RunObject
@@ -140,8 +141,6 @@ def printed(pieces: Iterable[bytes], place: LineAbove | None = None) -> None:
 
 def tasks_of(app: "App", run: str) -> list[str]:
     """A word for each task of an array; for another run its own."""
-    from steno.cli.wiring.view import viewing
-
     with viewing(app) as (_, view, _):
         row = view.row(run)
         return [f"{run}[{task.task}]" for task in view.store.runs.tasks(row)] or [run]
@@ -151,8 +150,6 @@ def follow_outputs(app: "App", runs: Sequence[str], **options: Any) -> None:
     """Print the outputs of several runs as they are written, each line behind the name of its run, and their states on
     stderr.
     """
-    from steno.cli.wiring.view import moves_of
-
     writes = Queue[Callable[[], None] | None](MOST_LINES)  # threads read, this one prints
 
     def follow(run: str) -> None:
@@ -182,11 +179,8 @@ def follow_outputs(app: "App", runs: Sequence[str], **options: Any) -> None:
 
 def _run_of(app: "App", run: str, *, follow: bool) -> tuple["Run", "Store"]:
     """The run and the store that has its output; to follow it, once it is submitted or has ended."""
-    from steno.cli.wiring.view import moves_of, viewing
-    from steno.projections.read_models.world_table import decode_run
-
     with viewing(app) as (record, view, _):
-        folded, store = decode_run(view.row(run).folded), record.store
+        folded, store = view.row(run).decoded, record.store
     if not follow or folded.provider_id is not None or folded.terminal:
         return folded, store
     say(f"{folded.name or folded.run_id} waits to be submitted to its provider; its output follows then")
@@ -225,9 +219,6 @@ def print_output(
             framed = folded.said is not None
             yield from dated_lines(dated, since=since, stamped=timestamps, framed=framed, arrival=arrival)
 
-    def warn(why: str) -> None:
-        say(f"{name}: {why}")
-
     def read(*, going_on: bool) -> Iterator[bytes]:
         if since is not None or timestamps:
             return live(going_on=going_on)
@@ -254,7 +245,6 @@ def print_output(
 
 def print_lines_with(app: "App", text: str, runs: Sequence[str]) -> None:
     """Print the recorded lines that contain a text, of these runs or of all."""
-    from steno.cli.wiring.view import viewing
     from steno.events.store.outputs import search
 
     with viewing(app) as (record, view, _):

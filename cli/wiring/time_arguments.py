@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import click
 
 from steno.cli.wiring.output import hint
+from steno.engine.state.policy import DAY
+from steno.events.clock import SECOND, parse_duration, parse_time
 
 if TYPE_CHECKING:
     from steno.cli.wiring.app import App
@@ -25,8 +29,6 @@ def moment(text: str, now: int) -> int:
     """Microseconds UTC of an ISO time (UTC without a zone), of `90s`, `15m`, `2h ago` before now, or of `14:05`,
     `yesterday`, `monday 9:00`, `9:00 Europe/Berlin`: the newest such time of the local zone, or of a named one.
     """
-    from steno.events.clock import parse_duration, parse_time
-
     text = text.strip()
     text = f"{text} 0:00" if text in _DAYS else text
     if text == "now":
@@ -43,11 +45,7 @@ def moment(text: str, now: int) -> int:
 
 
 def _newest(now: int, day: str | None, hour: str, minute: str, second: str | None, zone: str | None) -> int:
-    import os
-    from datetime import UTC, datetime, timedelta
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-    from steno.events.clock import SECOND
 
     try:
         where = UTC if zone == "UTC" else None if zone is None else ZoneInfo(zone)
@@ -80,8 +78,6 @@ def length(text: str) -> int:
 
 def coming(text: str, now: int) -> int:
     """A time to come: of `18:00` the next; raises `click.BadParameter` if it is past."""
-    from steno.engine.state.policy import DAY
-
     of_day = _OF_DAY.fullmatch(text.strip())
     time = moment(text, now if of_day is None or of_day[1] else now + DAY)
     if time <= now:
@@ -118,10 +114,6 @@ def _position_or_time(app: App, record: Record, text: str) -> tuple[int, int | N
 
 def both_zones(time: int) -> str:
     """`2026-11-23 14:05:00 CET (13:05:00Z)`; of the local zone."""
-    from datetime import UTC, datetime
-
-    from steno.events.clock import SECOND
-
     local = datetime.fromtimestamp(time / SECOND, UTC).astimezone()
     utc = "" if not local.utcoffset() else f" ({local.astimezone(UTC):%H:%M:%SZ})"
     return f"{local:%Y-%m-%d %H:%M:%S %Z}{utc}"

@@ -1,29 +1,31 @@
 """The view of reading commands: the read models now or in the past, their freshness, costs and policy."""
 
+from __future__ import annotations
+
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
 from steno.cli.render.words import ago
-from steno.cli.wiring.app import App
 from steno.cli.wiring.output import hint, progress
 from steno.cli.wiring.time_arguments import both_times
-from steno.engine.money.costs import Costs
-from steno.engine.objects import RunObject
-from steno.engine.providers import registry
-from steno.engine.state.archives import shown_part
-from steno.engine.state.changes import GapKind
-from steno.engine.state.policy import Policy
 from steno.events.clock import format_time
 from steno.events.errors import RecordLocked, RecordNotWritable
-from steno.events.store.record import Record
 from steno.events.store.store import is_bundle
-from steno.projections.read_models.known_worlds import Knowledge
-from steno.projections.read_models.projector import caught_up
-from steno.projections.read_models.reader_pool import Look
-from steno.projections.read_models.view import SourceView, View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from steno.cli.wiring.app import App
+    from steno.engine.money.costs import Costs
+    from steno.engine.objects import RunObject
+    from steno.engine.state.policy import Policy
+    from steno.events.store.record import Record
+    from steno.projections.read_models.known_worlds import Knowledge
+    from steno.projections.read_models.reader_pool import Look
+    from steno.projections.read_models.view import SourceView, View
 
 DAY = 86_400_000_000  # microseconds: lists leave out what ended longer ago
 _SAID = 5  # runs named that were known otherwise
@@ -42,6 +44,10 @@ def viewing(app: App, at: str | None = None) -> Iterator[tuple[Record, View, int
     the moment: now, or the last one they know. Polls open local runs first if no process records them, or the
     list would show ended runs as running.
     """
+    from steno.projections.read_models.past_worlds import opened
+    from steno.projections.read_models.projector import caught_up
+    from steno.projections.read_models.view import View
+
     with app.reading() as record, progress("reading the record") as advance:
         known: Knowledge | None = None
         if at is None and is_bundle(record.store):
@@ -52,8 +58,6 @@ def viewing(app: App, at: str | None = None) -> Iterator[tuple[Record, View, int
             _look_here(app, record)
             store = caught_up(record, progress=advance)
         else:
-            from steno.projections.read_models.past_worlds import opened
-
             position, beyond, known = both_times(app, record, at)
             store = opened(record, position, beyond, None if app.known is None else known, progress=advance)
         with store, store.reading():
@@ -64,6 +68,9 @@ def viewing(app: App, at: str | None = None) -> Iterator[tuple[Record, View, int
 @contextmanager
 def caught_up_view(record: Record) -> Iterator[View]:
     """The read models of an open record, caught up; they stay as they are while others write on."""
+    from steno.projections.read_models.projector import caught_up
+    from steno.projections.read_models.view import View
+
     with caught_up(record) as store, store.reading():
         yield View(store)
 
@@ -72,6 +79,8 @@ def _look_here(app: App, record: Record) -> None:
     """Poll each local provider once if it has open work, no other process polls it, and the record is writable. Acts on
     nothing: `record` and `submit` handle queued requests.
     """
+    from steno.engine.providers import registry
+
     for kind in registry.built_in():
         kept = kind.kept_here(record.store)
         if kept is None or not _goes_on(record, kind.name, kept):
@@ -90,6 +99,8 @@ def _look_here(app: App, record: Record) -> None:
 
 
 def _goes_on(record: Record, provider: str, kept: Callable[[str], bool]) -> bool:
+    from steno.projections.read_models.projector import caught_up
+
     with caught_up(record) as store:
         if any(row.provider == provider for row in store.runs.all(since=_NEVER)):
             return True
@@ -122,11 +133,15 @@ def moves_of(app: App, runs: Sequence[str]) -> Iterator[tuple[int, RunObject]]:
 
 def look_of(record: Record, view: View, now: int, at: str | None) -> Look:
     """The look at the record of answers about a range of time."""
+    from steno.projections.read_models.reader_pool import Look
+
     return Look(record=record, view=view, position=view.position, now=now, past=at is not None)
 
 
 def say_unseen(sources: Iterable[SourceView], now: int) -> None:
     """Warn on stderr about sources that do not answer."""
+    from steno.engine.state.changes import GapKind
+
     for source in sources:
         if source.observability != "fresh":
             last = "never" if source.last_answered is None else ago(source.last_answered, now)
@@ -177,6 +192,8 @@ def source_objects(sources: Iterable[SourceView]) -> list[dict[str, object]]:
 @contextmanager
 def every_cost(app: App, at: str | None) -> Iterator[tuple[Costs, int]]:
     """(the costs of everything, the position) now or `--at` a moment. Decodes all runs and machines."""
+    from steno.engine.money.costs import Costs
+    from steno.engine.state.archives import shown_part
 
     with viewing(app, at) as (_, view, _):
         yield Costs(shown_part(view.whole())), view.position

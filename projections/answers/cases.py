@@ -9,7 +9,6 @@ from msgspec import Meta, to_builtins
 from msgspec.structs import asdict
 
 from steno.engine.errors import CaseNotFound
-from steno.engine.fold.record_time import record_time
 from steno.engine.providers.registry import every_rule_set
 from steno.engine.rules.case_space import case_words, differ, generated_cases, judged, rules_reached, sees_cases
 from steno.engine.rules.cases import RunCase, decode_case
@@ -135,9 +134,9 @@ def case_report(
             observations=seen.observations,
             runs=seen.runs,
             first_position=seen.first,
-            first_at=_time(record, view, seen.first),
+            first_at=view.time_of(record, seen.first),
             last_position=seen.last,
-            last_at=_time(record, view, seen.last),
+            last_at=view.time_of(record, seen.last),
             example=view.store.cases.run_id(seen.place),
             sees=to_builtins(case),
             judged=tuple(judgement(rules, case) for rules in sets),
@@ -156,7 +155,7 @@ def case_page(record: Record, view: View, number: int, sets: Sequence[RuleSet]) 
         there = f"1 to {len(view.state.cases)}" if view.state.cases else "none yet"
         raise CaseNotFound(f"there is no case {number} in this record ({there}); `steno cases` lists them")
     examples = tuple(
-        CaseExample(run_id=run_id, name=name, position=position, at=_time(record, view, position))
+        CaseExample(run_id=run_id, name=name, position=position, at=view.time_of(record, position))
         for place, position in islice(showings(view, {number}), MOST)
         for run_id in (view.store.cases.run_id(place),)
         for (name,) in (view.store.runs.columns(run_id, "name") or (None,),)
@@ -216,8 +215,3 @@ def _seen(view: View) -> Iterator[tuple[int, RunCase, _Seen]]:
             seen[case].runs += 1
     cases = numbered_cases(view.state)
     yield from ((number, cases[number], seen[number]) for number in cases if number in seen)
-
-
-def _time(record: Record, view: View, position: int) -> int | None:
-    stored = record.at(position)
-    return None if stored is None else record_time(view.state, stored)

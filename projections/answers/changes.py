@@ -22,7 +22,6 @@ from steno.projections.answers.paid import paid
 from steno.projections.read_models.reader_pool import Look
 from steno.projections.read_models.run_query import RunQuery, find
 from steno.projections.read_models.schema import RunRow
-from steno.projections.read_models.world_table import decode_run
 
 _LOOKED_AT: Final = 10_000  # marks, and runs submitted: of more, the newest
 _NAMES: Final = 3  # of runs in one line
@@ -106,7 +105,7 @@ def _runs(look: Look, ends: dict[str, int], user: str | None) -> Iterator[Change
             good = row.state == State.SUCCEEDED
             groups[good, row.user, *(() if good else (row.name, row.state, row.reason))].append(row)
     for alike, rows in sorted(groups.items(), key=lambda group: bool(group[0][0])):
-        run, names = decode_run(rows[0].folded), list(dict.fromkeys(row.name or row.run_id[:8] for row in rows))
+        run, names = rows[0].decoded, list(dict.fromkeys(row.name or row.run_id[:8] for row in rows))
         vm = look.view.state.vms.get(run.vm_id or "")
         names[_NAMES:] = [f"{len(names) - _NAMES} more"] if len(names) > _NAMES else []
         yield ChangeRow(

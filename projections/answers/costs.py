@@ -9,8 +9,6 @@ from msgspec import Meta
 
 from steno.engine.money.bill import Line
 from steno.engine.money.daily import (
-    BilledMachine,
-    MachineDays,
     Spend,
     Stack,
     Strip,
@@ -30,7 +28,6 @@ from steno.projections.read_models.cost_rows import ChargeSum, Paid, decode_agai
 from steno.projections.read_models.run_query import RunQuery, check_known
 from steno.projections.read_models.schema import RunRow
 from steno.projections.read_models.store import ProjectionStore
-from steno.projections.read_models.world_table import decode_run
 
 By = Literal["vm", "run", "day", "user", "gpu"]
 LINES: Final = (
@@ -42,7 +39,6 @@ _USES: Final = ("working_usd", "idle_inside_usd", "unknown_usd")
 _EACH: Final = 1_000_000  # places of one machine: more than it has parts
 _LAST: Final = 10**17  # what no run pays comes behind all else
 LIKE: Final = 200  # runs of the same name that one is compared with
-_days: Final = msgspec.msgpack.Decoder(MachineDays).decode
 
 
 class ChartRange(msgspec.Struct, frozen=True, kw_only=True):
@@ -268,12 +264,14 @@ def _key(
 
 
 def spend(store: ProjectionStore, by: Stack, of: ChartRange) -> Spend:
-    return spend_of(_machines(store, of), by, range_of(of.since, of.until, of.now))
+    days = range_of(of.since, of.until, of.now)
+    return spend_of(store.vms.days(days.first * DAY), by, days)
 
 
 def utilisation(store: ProjectionStore, by: Strip, of: ChartRange) -> Utilisation:
     """Busy of billed time by day."""
-    return utilisation_of(_machines(store, of), by, range_of(of.since, of.until, of.now))
+    days = range_of(of.since, of.until, of.now)
+    return utilisation_of(store.vms.days(days.first * DAY), by, days)
 
 
 def starts(store: ProjectionStore, of: ChartRange) -> Starts:
@@ -287,10 +285,4 @@ def like(store: ProjectionStore, row: RunRow) -> Like:
     newest = () if row.name is None else store.runs.ended_named(row.name, LIKE + 1)
     others = [other for other in newest if other.run_id != row.run_id][:LIKE]
     costs = [other.cost for other in others if other.cost is not None]
-    return like_of(decode_run(row.folded), [decode_run(other.folded) for other in others], cost=row.cost, costs=costs)
-
-
-def _machines(store: ProjectionStore, of: ChartRange) -> Iterator[BilledMachine]:
-    period = range_of(of.since, of.until, of.now)
-    for vm_id, name, gpu, days in store.vms.days(period.first * DAY):
-        yield BilledMachine(vm_id, name, gpu, _days(days))
+    return like_of(row.decoded, [other.decoded for other in others], cost=row.cost, costs=costs)

@@ -18,7 +18,6 @@ from steno.engine.wire import Position, Shape, Time
 from steno.events.clock import SECOND, duration
 from steno.projections.read_models.schema import RunRow, VmRow
 from steno.projections.read_models.view import View
-from steno.projections.read_models.world_table import decode_run, decode_vm
 
 _VM_WAITS: Final = (VmState.PROVISIONING, VmState.TERMINATING)
 
@@ -99,9 +98,7 @@ def _compared(view: View, thing: Run | Vm, histories: dict[str, History]) -> tup
     among, samples = "", list[int]()
     for among, rows in kinds:
         if among not in histories:
-            histories[among] = history_of(
-                decode_run(row.folded) if isinstance(row, RunRow) else decode_vm(row.folded) for row in rows()
-            )
+            histories[among] = history_of(row.decoded for row in rows())
         samples = histories[among].get(thing.state.value, [])
         if len(samples) >= LEAST:
             break

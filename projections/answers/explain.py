@@ -22,13 +22,13 @@ from steno.engine.wire import Position, Shape, Time
 from steno.events.clock import parse_time
 from steno.events.errors import PositionNotFound
 from steno.events.poll import Poll
+from steno.projections.answers.decided import ExplainedDecision, decisions_about
 from steno.projections.answers.evidence import Quote, message_of, quote, quote_event
 from steno.projections.answers.output_cause import OutputCause, OutputCauses
 from steno.projections.answers.timeline import Gap, timeline
 from steno.projections.answers.waits import wait_of
 from steno.projections.read_models.schema import RunRow
 from steno.projections.read_models.view import View
-from steno.projections.read_models.world_table import decode_run
 
 if TYPE_CHECKING:
     from steno.events.store.record import Record
@@ -150,13 +150,15 @@ class Explanation(Shape, frozen=True, kw_only=True, rename={"gaps": "blind"}):
     output_cause: OutputCause | None  # None: it did not fail, or its output was not recorded
     wait: tuple[str, ...]  # of a run that waits, or waited long: the runs before it, who has the places, what it cost
     start: StartEstimate | None  # of a run that waits: when it may start
+    not_warm: tuple[str, ...]  # why it got no warm machine
+    decisions: tuple[ExplainedDecision, ...]  # what the policy decided about it
 
 
 def explain(record: "Record", view: View, row: RunRow, now: int, causes: OutputCauses) -> Explanation:
     """The explanation of a run, from the polls that moved it and its output; `now` (microseconds UTC) ends an open
     run's time.
     """
-    folded, run = decode_run(row.folded), view.run(row.run_id)
+    folded, run = row.decoded, row.public
     positions = {*run.evidence, *(move.position for move in run.transitions)}
     polls = {position: _poll(record, position) for position in positions}
 
@@ -167,7 +169,7 @@ def explain(record: "Record", view: View, row: RunRow, now: int, causes: OutputC
         poll = polls[position]
         if poll is not None:
             return _quoted(poll, position, shown_as)
-        stored = next(iter(record.read(after=position - 1, limit=1)), None)
+        stored = record.at(position)
         return None if stored is None else quote_event(stored)
 
     decided = polls[run.evidence[-1]] if run.evidence else None
@@ -208,6 +210,8 @@ def explain(record: "Record", view: View, row: RunRow, now: int, causes: OutputC
         output_cause=causes.of(record, run, folded.provider_id),
         wait=wait_of(view, folded, here, start),
         start=start,
+        not_warm=view.why_not_warm(row.run_id),
+        decisions=decisions_about(record, view.state, view.state.runs[row.run_id], view.position),
     )
 
 

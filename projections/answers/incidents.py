@@ -1,13 +1,13 @@
 """Incidents: anomalies and gaps, newest first, and marks on the record's timeline."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
-from steno.engine.fold.record_time import record_time
 from steno.engine.money.costs import runs_on
 from steno.engine.objects import BlindObject
 from steno.engine.state.changes import Anomaly
@@ -24,8 +24,6 @@ _BLIND: Final = 200  # gaps shown at most
 _PAGE: Final = 100  # anomalies read at once
 _HISTORY: Final = 100  # runs or machines of a provider after which a move that is new is unusual
 _NEW: Final = 20  # such moves shown at most
-_anomaly: Final = msgspec.json.Decoder(Anomaly)
-_blind: Final = msgspec.json.Decoder(BlindObject)
 
 
 class DatedAnomaly(Shape, frozen=True, kw_only=True):
@@ -105,12 +103,11 @@ def _anomalies(
     """(place, anomaly), newest first."""
     first = 0 if since is None else position_before(look, since)
     while rows := look.view.store.newest_anomalies(_PAGE, behind, hidden=look.view.hidden(), kind=kind):
-        for place, text in rows:
+        for place, anomaly in rows:
             if place[0] <= first:
                 return
-            anomaly = _anomaly.decode(text)
             if is_of(look, anomaly.subject, user):
-                dated = _dated(look, **msgspec.structs.asdict(anomaly))
+                dated = _dated_anomaly(look, anomaly)
                 if since is None or (dated.at or 0) >= since:
                     yield place, dated
         behind = rows[-1][0]
@@ -118,21 +115,21 @@ def _anomalies(
 
 def kinds(look: Look) -> tuple[AnomalyKindObject, ...]:
     """How many anomalies there are of each kind, and when the first and the newest were."""
-    rows = look.view.store.anomaly_kinds(look.view.hidden())
+    rows, time_of = look.view.store.anomaly_kinds(look.view.hidden()), partial(look.view.time_of, look.record)
     return tuple(
-        AnomalyKindObject(kind=kind, count=count, first_at=_time(look, first), last_at=_time(look, last))
+        AnomalyKindObject(kind=kind, count=count, first_at=time_of(first), last_at=time_of(last))
         for kind, count, first, last in rows
     )
 
 
 def newest(look: Look, count: int) -> tuple[DatedAnomaly, ...]:
     """At most `count` anomalies of live sources, newest first."""
-    return tuple(_decoded(look, text) for _, text in look.view.store.newest_anomalies(count, hidden=None))
+    return tuple(_dated_anomaly(look, note) for _, note in look.view.store.newest_anomalies(count, hidden=None))
 
 
 def blind(look: Look, since: int | None = None) -> tuple[BlindObject, ...]:
     """Gaps: those open now, then those that ended last; `since`: not before that time."""
-    over = (_blind.decode(gap) for gap in look.view.store.newest_blind(_BLIND, hidden=look.view.hidden()))
+    over = look.view.store.newest_blind(_BLIND, hidden=look.view.hidden())
     known = (gap for gap in over if since is None or parse_time(gap.end or "") >= since)
     return (*look.view.open_gaps(look.now), *known)
 
@@ -154,19 +151,14 @@ def unusual(look: Look) -> tuple[DatedAnomaly, ...]:
     return tuple(reversed(notes[-_NEW:]))
 
 
-def _decoded(look: Look, text: bytes) -> DatedAnomaly:
-    return _dated(look, **msgspec.structs.asdict(_anomaly.decode(text)))
+def _dated_anomaly(look: Look, anomaly: Anomaly) -> DatedAnomaly:
+    return _dated(look, **msgspec.structs.asdict(anomaly))
 
 
 def _dated(look: Look, kind: str, subject: str, position: int, detail: str) -> DatedAnomaly:
     more = more_about(subject, position)
-    at = _time(look, position)
+    at = look.view.time_of(look.record, position)
     return DatedAnomaly(kind=kind, subject=subject, position=position, at=at, detail=detail, more=more)
-
-
-def _time(look: Look, position: int) -> int | None:
-    stored = next(iter(look.record.read(after=position - 1, limit=1)), None)
-    return None if stored is None else record_time(look.view.state, stored)
 
 
 MARKS: Final = 400  # shown at most; of a shorter stretch they are closer to each other
@@ -192,7 +184,7 @@ def record_object(look: Look, lag: Lag, *, since: int | None = None, until: int 
     newest = record.head()
     head = look.position if look.past else newest.position
     first = next(iter(record.read(limit=1)), None)
-    last = next(iter(record.read(after=head - 1, limit=1)), None) if head else None
+    last = record.at(head)
     marks = look.view.store.marks(MARKS, since, until)
     return RecordObject(
         record_id=record.id,

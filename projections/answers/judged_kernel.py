@@ -14,7 +14,6 @@ from steno.events.store.record import Record
 from steno.projections.answers.kernel import Status, facts_of, frames_said, story_of
 from steno.projections.read_models.schema import RunRow
 from steno.projections.read_models.view import View
-from steno.projections.read_models.world_table import decode_run
 
 _MOST: Final = 10_000  # judged kernels that are kept, of some 6 kB each; the rest is judged each time
 
@@ -85,7 +84,7 @@ class JudgedKernels:
 
 
 def _told(record: Record, view: View, row: RunRow, now: int) -> ToldKernel | None:
-    run = decode_run(row.folded)
+    run = row.decoded
     mark = None if run.said is None else read_mark(run.said.mark)
     if mark is None:
         return None

@@ -8,7 +8,6 @@ from steno.engine.state.run import Requirements
 from steno.engine.state.vm import Vm
 from steno.engine.wire import DOLLAR, Shape, Usd
 from steno.projections.read_models.reader_pool import Look
-from steno.projections.read_models.world_table import decode_vm
 
 MEMORY_GB: Final = {  # GB per GPU, by its maker's data sheet; for models not in the record
     "MI210": 64,
@@ -39,7 +38,7 @@ class Offer(Shape, frozen=True, kw_only=True, rename={"hourly": "price_usd_per_h
 
 def offers(look: Look, policy: Policy) -> list[Offer]:
     """Every GPU of the record's on-demand machines and of the policy's prices, by name and count."""
-    machines = [decode_vm(row.folded) for row in look.view.store.vms.kinds() if row.archive is None]
+    machines = [row.decoded for row in look.view.store.vms.kinds() if row.archive is None]
     seen = [vm for vm in machines if vm.facts.gpu and vm.facts.gpu_count > 0 and vm.prices]
     on_demand = [vm for vm in seen if not vm.facts.spot]
     wanted = {rate.gpu.casefold(): rate.gpu for rate in (*policy.rates, *policy.assumed) if rate.gpu}

@@ -1,5 +1,6 @@
 """The overview: active runs, costs of today, budget, spend curve, machines as lanes, and incidents."""
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from itertools import accumulate
@@ -10,33 +11,35 @@ from msgspec import Meta
 
 from steno.engine.decide.budget import Account
 from steno.engine.decide.queue import Queued
-from steno.engine.money.daily import MachineDays, day_text
+from steno.engine.money.daily import day_text
 from steno.engine.objects import BlindObject, RunObject, VmObject
 from steno.engine.state.kernel_mark import KERNELS
 from steno.engine.state.policy import DAY, Policy
 from steno.engine.state.world import World
 from steno.engine.wire import Position, Shape, Stretched, Time, Usd
 from steno.events.clock import SECOND
+from steno.events.store.output_rows import unpack
+from steno.events.store.read import Reader
+from steno.events.types import OutputRecorded
 from steno.projections.answers import incidents
-from steno.projections.answers.last_lines import last_lines
 from steno.projections.read_models.cost_rows import decode_paid
 from steno.projections.read_models.reader_pool import Look
 from steno.projections.read_models.schema import VmRow
 from steno.projections.read_models.store import ProjectionStore
 from steno.projections.read_models.view import SourceView
-from steno.projections.read_models.world_table import decode_vm
 
 _RUNNING: Final = 500
+_END: Final = 4096  # bytes at the end of a chunk that are searched for a line
+_LONGEST: Final = 200  # characters of a line
+_ESCAPES: Final = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]")
 _RECENT: Final = 10
 _PRINTING: Final = 20  # running runs whose last line of output is looked up
 _ANOMALIES: Final = 5
 WINDOW: Final = 6 * 3600 * SECOND
 _MOST: Final = 100  # lanes shown: those that ended last are left out first where there are more
-_run: Final = msgspec.json.Decoder(RunObject)
 POINTS: Final = 120
 Stretch = tuple[int, int, int]  # (since, until, micro-dollars) at one price
 IDLE_DAYS: Final = 7
-_days: Final = msgspec.msgpack.Decoder(MachineDays).decode
 _stretches: Final = msgspec.msgpack.Decoder(list[Stretch])
 
 
@@ -179,8 +182,8 @@ def idle_inside(look: Look) -> tuple[IdleDay, ...]:
     """The last `IDLE_DAYS` days up to that moment, if any of them has idle time inside busy time."""
     days = range(look.now // DAY - IDLE_DAYS + 1, look.now // DAY + 1)
     costs = dict.fromkeys(days, 0)
-    for *_, kept in look.view.store.vms.days(days[0] * DAY, live=True):
-        for day, cost in _days(kept).idle_inside:
+    for machine in look.view.store.vms.days(days[0] * DAY, live=True):
+        for day, cost in machine.days.idle_inside:
             if day in costs:
                 costs[day] += cost
     return tuple(IdleDay(day=day_text(day), idle_inside_usd=cost) for day, cost in costs.items() if any(costs.values()))
@@ -210,13 +213,13 @@ def lanes(look: Look, window: int = WINDOW) -> tuple[Window, tuple[LaneObject, .
 
 
 def _lane(store: ProjectionStore, row: VmRow, start: int, end: int) -> LaneObject:
-    vm = decode_vm(row.folded)
+    vm = row.decoded
     runs = []
     for stay in vm.occupancies:
         if stay.since > end or (stay.until is not None and stay.until < start):
             continue
         known = store.runs.get(stay.run_id)
-        run = None if known is None else _run.decode(known.object)
+        run = None if known is None else known.public
         runs.append(
             RunOnLane(
                 run_id=stay.run_id,
@@ -227,7 +230,7 @@ def _lane(store: ProjectionStore, row: VmRow, start: int, end: int) -> LaneObjec
                 end=None if stay.until is None else max(vm.created, stay.until),
             )
         )
-    return LaneObject(vm=msgspec.json.decode(row.object, type=VmObject), runs=tuple(runs))
+    return LaneObject(vm=row.public, runs=tuple(runs))
 
 
 def burn(look: Look, points: int = POINTS) -> tuple[BurnPoint, ...]:
@@ -256,3 +259,32 @@ def spent_at(moments: list[int], stretches: Iterable[Stretch]) -> list[int]:
         for index in range(bisect_right(moments, since), over):
             partly[index] += cost * (moments[index] - since) / (until - since)
     return [round(part) + done for part, done in zip(partly, accumulate(whole[:-1]), strict=True)]
+
+
+# -- the last line of an output
+
+
+def last_lines(record: Reader, run_ids: Iterable[str], until: int) -> dict[str, str]:
+    """run id → the last line that is not blank, of runs with output recorded up to a position."""
+    lines = ((run_id, _last_line(record, run_id, until)) for run_id in run_ids)
+    return {run_id: line for run_id, line in lines if line}
+
+
+def _last_line(record: Reader, run_id: str, until: int) -> str | None:
+    stored = next(
+        record.read(stream=f"run/{run_id}", types={"OutputRecorded"}, until=until, backwards=True, limit=1), None
+    )
+    if stored is None or not isinstance(stored.data, OutputRecorded):
+        return None
+    packed = record.packed_output(stored.position)
+    return None if packed is None else text_of(unpack(packed, stored.data)[-_END:])
+
+
+def text_of(data: bytes) -> str | None:
+    """The last line of some output as a terminal shows it, without colours; None: all lines are blank."""
+    text = data.decode(errors="replace").replace("\r\n", "\n")
+    for line in reversed(text.split("\n")):
+        parts = (_ESCAPES.sub("", part).strip() for part in reversed(line.split("\r")))  # the last one overwrites
+        if last := next(filter(None, parts), None):
+            return last[:_LONGEST]
+    return None

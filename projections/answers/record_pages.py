@@ -19,7 +19,6 @@ from steno.events.errors import PositionNotFound, UnreadableInput
 from steno.events.shape.secrets import PREFIX
 from steno.events.traces.trace import write_trace_line
 from steno.events.types import RunRequested, SamplesRecorded
-from steno.projections.read_models.world_table import decode_run, decode_vm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -289,8 +288,8 @@ class SourceRow(Shape, frozen=True, kw_only=True):
 def source_rows(record: Record, view: View) -> tuple[SourceRow, ...]:
     """Every source by name. Reads every poll's row: slow on a long record."""
     sources = view.state.sources
-    runs = Counter(row.archive or source_of(decode_run(row.folded)) for row in view.store.runs.all())
-    machines = Counter(row.archive or decode_vm(row.folded).source for row in view.store.vms.all())
+    runs = Counter(row.archive or source_of(row.decoded) for row in view.store.runs.all())
+    machines = Counter(row.archive or row.decoded.source for row in view.store.vms.all())
     return tuple(
         SourceRow(
             source=name,

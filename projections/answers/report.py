@@ -9,10 +9,9 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from steno.engine.money.daily import MachineDays, month_days
+from steno.engine.money.daily import month_days
 from steno.engine.money.forecast import MonthForecast, month_forecast
 from steno.engine.money.reconcile import Cause
-from steno.engine.objects import RunObject
 from steno.engine.state.policy import DAY, Policy
 from steno.engine.state.states import State
 from steno.engine.wire import Cell, Shape, Tabled, Time, Usd, dollars, usd
@@ -23,8 +22,6 @@ from steno.projections.answers.waste import WASTED, waste
 from steno.projections.read_models.cost_rows import decode_against
 from steno.projections.read_models.view import View
 
-_run: Final = msgspec.json.Decoder(RunObject).decode
-_days: Final = msgspec.msgpack.Decoder(MachineDays).decode
 _SECTIONS: Final[dict[By, str]] = {"user": "By user", "gpu": "By GPU", "day": "By day", "vm": "By machine"}
 _THEIRS: Final = "Beside the provider's own figures: runs that ended, whole costs"
 
@@ -66,8 +63,8 @@ USED_UP: Final = "used up on"
 def forecast(view: View, policy: Policy, now: int) -> MonthForecast:
     """The cost of the month of `now`, and the day on which the budget is used up; without archives."""
     spent = Counter[int]()
-    for *_, stored in view.store.vms.days(0, live=True):
-        for part in _days(stored).spend:
+    for machine in view.store.vms.days(0, live=True):
+        for part in machine.days.spend:
             spent[part.day] += part.cost
     return month_forecast(spent, view.last_at, now, view.account(policy, now).remaining)
 
@@ -133,7 +130,7 @@ def _of_runs(record: Reader, view: View, month: str, causes: OutputCauses) -> It
     ended, failed, spent = Counter[str](), Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     amounts, ours, theirs, compared = Counter[Cause](), 0, 0, 0
     for row in view.store.runs.all(hidden=False):
-        run = _run(row.object)
+        run = row.public
         if not row.ended or not (run.finished_at or "").startswith(month) or run.tasks or run.kind is not None:
             continue
         ended[row.state] += 1

@@ -23,7 +23,7 @@ from steno.engine.replay.result import Opinion, Replay, RunDifference, compare_r
 from steno.engine.rules.case_space import case_words, differ, sees_cases, smallest_parting
 from steno.engine.rules.cases import RunCase
 from steno.engine.rules.sets import CURRENT, RuleSet
-from steno.engine.state.changes import Anomaly, AnomalyKind
+from steno.engine.state.changes import AnomalyKind
 from steno.engine.state.run import Run
 from steno.engine.state.states import State
 from steno.engine.state.world import World
@@ -33,11 +33,9 @@ from steno.projections.answers.cases import CaseJudged, judgement, numbered_case
 from steno.projections.read_models.past_worlds import world_above
 from steno.projections.read_models.store import ProjectionStore
 from steno.projections.read_models.view import View
-from steno.projections.read_models.world_table import decode_run, decode_vm
 
 Progress = Callable[[int, int], None]
 _STEP: Final = 4_096  # positions folded between two looks whether all is settled
-_anomaly: Final = msgspec.json.Decoder(Anomaly)
 _SAME: Final = ("watch", "final", "metadata", "hears", "timeout")  # what two rule sets compared by case have in common
 
 
@@ -203,7 +201,7 @@ def _window_of(store: ProjectionStore, run_id: str, begin: int, head: int) -> _W
     run = _run(store, run_id)
     related = [run, *(_run(store, whole) for whole in (run.array, run.schedule) if whole is not None)]
     rows = map(store.vms.get, dict.fromkeys(run.links.values()))
-    vms = [decode_vm(row.folded) for row in rows if row is not None]
+    vms = [row.decoded for row in rows if row is not None]
     others = [
         _run(store, other)
         for vm in vms
@@ -224,7 +222,7 @@ def _window_of(store: ProjectionStore, run_id: str, begin: int, head: int) -> _W
 def _run(store: ProjectionStore, run_id: str) -> Run:
     row = store.runs.get(run_id)
     assert row is not None  # noqa: S101 - its log is there
-    return decode_run(row.folded)
+    return row.decoded
 
 
 def _fold(record: Record, state: World, rules: RuleSet, polls: list[str] | None) -> RecordFold:
@@ -234,7 +232,7 @@ def _fold(record: Record, state: World, rules: RuleSet, polls: list[str] | None)
 
 def _are_joined(view: View) -> bool:
     """Clocks, or machines that are runs of another provider, join the providers."""
-    jumped = any(note.kind is AnomalyKind.CLOCK_JUMP for note in map(_anomaly.decode, view.store.anomalies()))
+    jumped = any(note.kind is AnomalyKind.CLOCK_JUMP for note in view.store.anomalies())
     return jumped or bool(view.state.carried)
 
 

@@ -8,9 +8,11 @@ from msgspec import Meta
 
 from steno.engine.objects import BlindObject, IntervalObject, RunObject, VmObject
 from steno.engine.state.changes import GapKind
-from steno.engine.state.run import Attempt, Said
+from steno.engine.state.run import Attempt, Said, phases_of
 from steno.engine.wire import Position, Shape, Stretched, Time
 from steno.events.clock import SECOND, parse_time
+from steno.projections.read_models.schema import RunRow
+from steno.projections.read_models.view import View
 
 
 class TimelineSpan(Stretched, frozen=True, kw_only=True):
@@ -142,6 +144,21 @@ def timeline(
             ),
         ),
         phases=_phases(steps, until),
+    )
+
+
+def timeline_of(view: View, row: RunRow, now: int) -> Timeline:
+    """The life of a stored run, with its machine; of a run in an archive up to the archive's last poll."""
+    folded, run, end = row.decoded, row.public, view.clock(row.archive, now)
+    return timeline(
+        run,
+        view.blind_of(row, end),
+        end,
+        None if run.vm_id is None else view.vm(run.vm_id),
+        folded.said,
+        folded.later_attempts,
+        phases_of(folded),
+        foreign=row.is_foreign,
     )
 
 

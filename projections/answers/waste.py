@@ -73,15 +73,15 @@ def waste(view: View, by: By, of: ChartRange) -> WasteReport:
     days, state, costs = range_of(of.since, of.until, of.now), view.state, Costs(view.state)
     first, end, splitter = days.first * DAY, (days.last + 1) * DAY, UseSplitter(state)
     groups = defaultdict[tuple[str, str], list[_Part]](list)
-    for vm_id, _, gpu, _ in view.store.vms.days(first):
-        vm = state.vms[vm_id]
-        bill = () if is_kept(vm) else charges(costs.bill(vm_id))
+    for machine in view.store.vms.days(first):
+        vm = state.vms[machine.vm_id]
+        bill = () if is_kept(vm) else charges(costs.bill(vm.vm_id))
         cuts = (cut for charge in bill if charge.line in (Line.BUSY, Line.IDLE) for cut in cut_by_keeper(charge, vm))
         for part, use, keeper in ((*day, keeper) for cut, keeper in cuts for day in splitter.parts(cut)):
             if first <= part.since < end:
                 run = state.runs.get(part.run_id or "")
                 user = (keeper or "(idle)") if part.run_id is None else "unknown" if run is None else user_of(run)
-                key = gpu if by == "gpu" else user if by == "user" else part.run_id or user
+                key = machine.gpu if by == "gpu" else user if by == "user" else part.run_id or user
                 label = key if run is None or by != "run" else run.name or key
                 groups[key, label].append((part.run_id, run, _amounts(part, run, use)))
     rows = [_row(*key, parts) for key, parts in groups.items()]

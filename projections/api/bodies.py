@@ -56,11 +56,6 @@ def expect_json(request: Request) -> str:
     return rest
 
 
-def etag_of(body: bytes) -> str:
-    """The quoted entity tag of a body."""
-    return f'"{blake2b(body, digest_size=12).hexdigest()}"'
-
-
 def matches(header: str | None, etag: str) -> bool:
     """True if `If-None-Match` names this tag (RFC 9110, weak comparison)."""
     if header is None:
@@ -71,7 +66,7 @@ def matches(header: str | None, etag: str) -> bool:
 
 def read_answer(request: Request, body: bytes, position: int | None = None, *, media: str = JSON) -> Response:
     """A read as 200, or 304 if `If-None-Match` names its tag; clients must revalidate."""
-    tag = etag_of(body)
+    tag = f'"{blake2b(body, digest_size=12).hexdigest()}"'
     headers = {"Cache-Control": "no-cache", "ETag": tag}
     if position is not None:
         headers[STENO_POSITION] = str(position)

@@ -22,8 +22,7 @@ from steno.projections.api.parameters import KEY_HEADER, asked_of, idempotency_k
 from steno.projections.api.problems import Problem
 from steno.projections.api.reads.runs import repeatable_here
 from steno.projections.api.service import Service, Writer
-from steno.projections.api.submission import FIELD, HttpSubmission, content_of, submit
-from steno.projections.read_models.world_table import decode_run
+from steno.projections.api.submission import FIELD, content_of, submit
 
 _NAME: Final = "Overrides the configuration's name; without either, a name is generated."
 _KEPT: Final = "Default: the run's name, unless Steno generated that."
@@ -131,15 +130,16 @@ def routes(service: Service) -> list[BaseRoute]:
         return await accepted(request, draft, before.project, content_of(None, before.project, draft.configuration))
 
     async def accepted(request: Request, draft: Draft, project: str | None, content: bytes) -> Response:
-        wanted = HttpSubmission(
+        made = await submit(
+            service,
+            writer,
+            lambda _: draft,
             provider=service.provider,
             project=project,
-            draft=lambda _: draft,
             content=content,
             submitter=_submitter(request),
-            key=idempotency_key(request),
+            key_text=idempotency_key(request),
         )
-        made = await submit(service, writer, wanted)
         answer = RunAccepted(run_id=made.run_id, name=made.name, position=made.position)
         return made_answer(answer, made.position, location=f"/api/runs/{made.run_id}")
 
@@ -184,7 +184,7 @@ async def stop_run(service: Service, writer: Writer, word: str, *, abort: bool, 
 
     def find() -> tuple[Run, int, bool]:
         with service.pool.latest() as look:
-            run = decode_run(look.view.row(word).folded)
+            run = look.view.row(word).decoded
             return run, look.position, needs_stop(run, look.view.state, service.settings, look.now)
 
     def append(journal: Journal) -> int:

@@ -3,7 +3,6 @@
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -33,48 +32,46 @@ _OF_THE_SERVER = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpSubmission:
-    """A request for a run; holds secret values in clear, in memory only."""
-
-    provider: str
-    draft: Callable[[str], Draft]  # the task of a run id; called in a worker thread
-    content: bytes  # what an Idempotency-Key is bound to
-    submitter: str
-    key: str | None  # its Idempotency-Key
-    project: str | None = None  # None: the one of the settings
-
-
 def content_of(name: str | None, project: str | None, configuration: Mapping[str, object]) -> bytes:
     """The content of a request for a run, in canonical form."""
     return msgspec.json.encode([name, project, configuration], order="sorted")
 
 
-async def submit(service: Service, writer: Writer, wanted: HttpSubmission) -> AcceptedRequest:
+async def submit(
+    service: Service,
+    writer: Writer,
+    draft: Callable[[str], Draft],
+    *,
+    provider: str,
+    project: str | None = None,
+    content: bytes,
+    submitter: str,
+    key_text: str | None,
+) -> AcceptedRequest:
     """Complete, admit and append a submission, or find the run of an earlier one with the same key. Raises `Problem`
     (404, 422 with the field), `Conflict` (key used with another request), `RefusedByPolicy` or `NameInUse` (nothing was
-    appended).
+    appended). `draft` gives the task of a run id, in a worker thread; its secret values are in clear, in memory only.
+    `content` is what the Idempotency-Key `key_text` is bound to; `project`: None for the one of the settings.
     """
     key, before = None, None
-    if wanted.key is not None:
-        key, before = await writer.do(
-            partial(_earlier, submitter=wanted.submitter, text=wanted.key, content=wanted.content)
-        )
+    if key_text is not None:
+        key, before = await writer.do(partial(_earlier, submitter=submitter, text=key_text, content=content))
     if before is not None:
         return before
     run_id = service.ids.new() if key is None else key.run_id
-    task, project = await to_thread.run_sync(_completed, service, wanted, run_id)
+    task = await to_thread.run_sync(_completed, service, provider, draft, run_id)
+    there = await to_thread.run_sync(_project_of, service, provider, project)
 
     def append(journal: Journal) -> AcceptedRequest:
         return submit_task(
             journal,
             run_id=run_id,
-            provider=wanted.provider,
-            project=project,
+            provider=provider,
+            project=there,
             task=task,
-            submitter=wanted.submitter,
+            submitter=submitter,
             key=key,
-            newest=lambda: _newest(service, f"{wanted.provider}/{project}", journal.record.head().position),
+            newest=lambda: _newest(service, f"{provider}/{there}", journal.record.head().position),
         )
 
     accepted = await writer.do(append)
@@ -97,25 +94,24 @@ def _warm(provider: str) -> ProviderKind:
     return kind
 
 
-def _completed(service: Service, wanted: HttpSubmission, run_id: str) -> tuple[Completed, str]:
-    """The complete task and its project, without values of this machine; the first call may import for a second."""
-    draft, kind = wanted.draft(run_id), _warm(wanted.provider)
-    _refuse_server_values(draft.configuration)
-    _refuse_zero_bytes(draft.configuration, FIELD)
+def _completed(service: Service, provider: str, draft: Callable[[str], Draft], run_id: str) -> Completed:
+    """The complete task, without values of this machine; the first call may import for a second."""
+    task, kind = draft(run_id), _warm(provider)
+    _refuse_server_values(task.configuration)
+    _refuse_zero_bytes(task.configuration, FIELD)
     try:
-        task = completed(kind, draft, service.settings, run_id=run_id)
+        return completed(kind, task, service.settings, run_id=run_id)
     except TaskInvalid as error:
         raise Problem(422, str(error).removeprefix("--"), field=_field_of(str(error))) from None
-    return task, _project_of(service, kind, wanted.project)
 
 
-def _project_of(service: Service, kind: ProviderKind, wanted: str | None) -> str:
-    own = kind.project(service.settings)
+def _project_of(service: Service, provider: str, wanted: str | None) -> str:
+    own = registry.kind(provider).project(service.settings)
     if wanted is None or wanted == own:
         return own
     with service.feed.state() as state:
         sources = tuple(state.sources)
-    if f"{kind.name}/{wanted}" not in sources:
+    if f"{provider}/{wanted}" not in sources:
         known = ", ".join(sorted({own, *(name.partition("/")[2] for name in sources if "/" in name)}))
         raise Problem(404, f"nobody records the project {wanted[:60]!r}; known projects: {known}", field="project")
     return wanted

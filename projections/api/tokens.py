@@ -63,7 +63,7 @@ class Tokens:
     def expect_usable(self, now: int) -> None:
         """Raise `Problem` if the file cannot be read."""
         if not self.usable_at(now):
-            self._look()
+            self.look()
         if self.trouble is not None:
             raise Problem(503, "this service cannot read its tokens now; its log says why")
 
@@ -73,7 +73,7 @@ class Tokens:
 
     def usable(self, role: Role = Role.READ) -> int:
         """The number of valid tokens that have at least this role."""
-        self._look()
+        self.look()
         usable = (self._valid(token_id) for token_id in tuple(self._known))
         return sum(known is not None and known.who.role.covers(role) for known in usable)
 
@@ -92,7 +92,7 @@ class Tokens:
     @property
     def cookie(self) -> str:
         """The name of this record's session cookie: browsers share cookies between the ports of a host."""
-        self._look()
+        self.look()
         return "steno_" + hashlib.sha256(self._key).hexdigest()[:12]
 
     def opened(self, who: Caller) -> tuple[str, int]:
@@ -103,7 +103,7 @@ class Tokens:
         now = self._clock.now()
         until = now + SESSION if known.expires_at is None else min(now + SESSION, known.expires_at)
         self.file.ensure_key()
-        self._look(at_once=True)
+        self.look(at_once=True)
         text = f"{who.token_id}.{until}.{secrets.token_hex(16)}"
         return f"{text}.{self._sealed(text, known)}", max(1, (until - now) // SECOND)
 
@@ -124,22 +124,19 @@ class Tokens:
         if self.session(cookie) is not None:
             _, until, nonce, _ = cookie.split(".")
             self.file.end_session(nonce, int(until), self._clock.now())
-            self._look(at_once=True)
+            self.look(at_once=True)
 
     def _sealed(self, text: str, known: UsableToken) -> str:
         return hmac.new(self._key, text.encode() + known.digest, hashlib.sha256).hexdigest()
 
     def _valid(self, token_id: str) -> UsableToken | None:
-        self._look()
+        self.look()
         known = self._known.get(token_id)
         over = known is None or (known.expires_at is not None and self._clock.now() >= known.expires_at)
         return None if over else known
 
-    def reload(self) -> None:
-        """Load a change of the file at once."""
-        self._look(at_once=True)
-
-    def _look(self, *, at_once: bool = False) -> None:
+    def look(self, *, at_once: bool = False) -> None:
+        """Load a change of the file; `at_once`, or if the last look is `LOOK_AGAIN` ago."""
         now = self._clock.now()
         if not at_once and self._looked_at <= now < self._look_at:
             return

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
-
 from steno.engine.money.costs import Charge, Costs, charges
 from steno.engine.money.report import gpu_of, user_of
 from steno.engine.objects import IntervalObject, VmObject
@@ -14,12 +12,9 @@ from steno.engine.state.vm import Vm
 from steno.events.clock import SECOND
 from steno.projections.frames.run_tables import microusd, moment
 from steno.projections.frames.table import FrameTable, boolean, integer, money, seconds, text, texts, time
-from steno.projections.read_models.world_table import decode_vm
 
 if TYPE_CHECKING:
     from steno.projections.frames.source import FrameSource
-
-_vm: Final = msgspec.json.Decoder(VmObject).decode
 
 
 class BilledVm(NamedTuple):
@@ -47,8 +42,7 @@ class _Sum(NamedTuple):
 def machines_of(source: "FrameSource") -> Iterator[BilledVm]:
     table, state = source.view.store.vms, source.view.state
     for row in source.counted(table.all(hidden=False), table.count()):
-        vm = decode_vm(row.folded)
-        yield BilledVm(vm, _vm(row.object), until_of(state, vm))
+        yield BilledVm(vm := row.decoded, row.public, until_of(state, vm))
 
 
 def _stretches(source: "FrameSource") -> Iterator[_Stretch]:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 END: Final = 1 << 62  # later than any moment
 _POINTS: Final = 100  # of the cost in an interval at most, and one a minute
 _COUNTED: Final = {"use": "use (%)", "memory": "memory (MiB)", "power": "power (W)"}
-_decode: Final = msgspec.json.Decoder(RunObject).decode
 
 
 class PerfettoTrace:
@@ -82,7 +81,7 @@ class PerfettoTrace:
         view = self._source.view
         for row in map(view.store.runs.get, self._runs) if self._runs else view.store.runs.all(hidden=False):
             if row is not None:
-                run = _decode(row.object)
+                run = row.public
                 ends = () if run.ended else (view.clock(row.archive, view.last_at or 0),)
                 moments = (row.sort_at, *(parse_time(step.at) for step in run.transitions), *ends)
                 yield row, run, list(accumulate(moments, max))

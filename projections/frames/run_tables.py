@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from steno.projections.frames.source import FrameSource
     from steno.projections.read_models.schema import RunRow
 
-_run: Final = msgspec.json.Decoder(RunObject).decode
 _ran: Final = msgspec.json.Decoder(RanObject).decode
 
 
@@ -51,7 +50,7 @@ def microusd(text: str | None) -> int | None:
 def _runs(source: "FrameSource") -> Iterator[_Run]:
     table = source.view.store.runs
     for row in source.counted(table.all(hidden=False), table.count()):
-        yield _Run(row, _run(row.object), _ran(row.ran) if row.ran != b"null" else _NOTHING_RAN)
+        yield _Run(row, row.public, _ran(row.ran) if row.ran != b"null" else _NOTHING_RAN)
 
 
 def _steps(source: "FrameSource") -> Iterator[_Step]:

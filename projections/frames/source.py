@@ -1,7 +1,7 @@
 """The source of the tables: a record and its read models, as of one moment."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -62,28 +62,15 @@ def of_store(
 @contextmanager
 def opened(record: "Where | Record", at: At = None) -> Iterator[FrameSource]:
     """A record as it was at a moment. Raises StenoError if the moment does not exist, and as `Record.open`."""
-    if isinstance(record, Record):
-        with _at(record, at) as source:
-            yield source
-        return
     from steno.engine.providers.registry import READINGS
 
-    with (
-        Record.open(record, write=False, shapes=READINGS.shape, clock=SystemClock()) as opened_record,
-        _at(opened_record, at) as source,
-    ):
-        yield source
-
-
-@contextmanager
-def _at(record: Record, at: At) -> Iterator[FrameSource]:
-    if at is None:
-        with of_store(record, caught_up(record)) as source:
-            yield source
-        return
-    position, beyond = _moment(record, at)
-    with of_store(record, opened_at(record, position, beyond), position, beyond) as source:
-        yield source
+    with ExitStack() as stack:
+        if not isinstance(record, Record):
+            record = Record.open(record, write=False, shapes=READINGS.shape, clock=SystemClock())
+            stack.enter_context(record)
+        position, beyond = (None, NOTHING) if at is None else _moment(record, at)
+        store = caught_up(record) if position is None else opened_at(record, position, beyond)
+        yield stack.enter_context(of_store(record, store, position, beyond))
 
 
 def _moment(record: Record, at: int | str | datetime) -> tuple[int, Beyond]:

@@ -66,10 +66,6 @@ class FrameTable(Generic[T]):
     columns: tuple[Column[T], ...]
     things: Callable[["FrameSource"], Iterator[T]]
 
-    def values(self, things: list[T]) -> list[list[object]]:
-        """The values of some rows, column by column."""
-        return [[column.value(thing) for thing in things] for column in self.columns]
-
 
 AnyTable = FrameTable[Any]
 ROWS: Final = 2_000  # of a batch
@@ -116,7 +112,10 @@ def batches(table: AnyTable, source: "FrameSource") -> Iterator["pyarrow.RecordB
     pa, schema = arrow(), schema_of(table)
     things = iter(table.things(source))
     while chunk := list(islice(things, ROWS)):
-        columns = [pa.array(values, type=field.type) for values, field in zip(table.values(chunk), schema, strict=True)]
+        columns = [
+            pa.array([column.value(thing) for thing in chunk], type=field.type)
+            for column, field in zip(table.columns, schema, strict=True)
+        ]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

@@ -21,7 +21,7 @@ from steno.projections.read_models.projector import belongs, caught_up
 from steno.projections.read_models.read_models import ReadModels
 from steno.projections.read_models.schema import RunRow
 from steno.projections.read_models.store import ProjectionStore
-from steno.projections.read_models.world_table import decode_run, decode_vm, encode, load_bare_world
+from steno.projections.read_models.world_table import encode, load_bare_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -70,8 +70,7 @@ def correct(
     with _newest(record, known.position) or opened(record, known.position) as later, later.reading():
         for vm_row in later.vms.changed_since(position):
             vm_then = store.vms.get(vm_row.vm_id)
-            now = decode_vm(vm_row.folded)
-            vm = vm_as_known(None if vm_then is None else decode_vm(vm_then.folded), now, known.time)
+            vm = vm_as_known(None if vm_then is None else vm_then.decoded, vm_row.decoded, known.time)
             if vm is not None and (vm_then is None or encode(vm) != vm_then.folded):
                 vms[vm.vm_id] = vm
         for then, there in _runs(store, later.runs.changed_since(position), known.time):
@@ -101,7 +100,7 @@ def _runs(store: ProjectionStore, rows: "Iterable[RunRow]", moment: int) -> "Ite
     """(the run as known then, the run at the moment by what its row knows) of those that were there."""
     for row in rows:
         then = store.runs.get(row.run_id)
-        run = run_as_known(None if then is None else decode_run(then.folded), decode_run(row.folded), moment)
+        run = run_as_known(None if then is None else then.decoded, row.decoded, moment)
         if run is not None:
             yield then, run
 

@@ -22,10 +22,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import insert
 
+from steno.engine.objects import BlindObject
+from steno.engine.state.changes import Anomaly
 from steno.engine.wire import Position, Shape, Time
 from steno.projections.read_models.database import Database
 from steno.projections.read_models.schema import anomalies, blind, marks, moves, runs
 
+_anomaly: Final = msgspec.json.Decoder(Anomaly).decode
+_blind: Final = msgspec.json.Decoder(BlindObject).decode
 _ANOMALIES: Final = select(anomalies.c.object).order_by(anomalies.c.ordinal)
 _ANOMALIES_OF: Final = _ANOMALIES.where(anomalies.c.subject == bindparam("subject"))
 _COST: Final = select(runs.c.odd).where(text("odd IS NOT NULL"))
@@ -73,7 +77,7 @@ class NoteTable(Database):
         """The moves that were ever made, in order of the first of each."""
         return list(starmap(FirstMove, self.execute(_MOVES)))
 
-    def anomalies(self, subject: str | None = None) -> tuple[bytes, ...]:
+    def anomalies(self, subject: str | None = None) -> tuple[Anomaly, ...]:
         """All anomalies in order, or those of one subject; those of cost come last."""
         if subject is None:
             rows = (*self.execute(_ANOMALIES), *self.execute(_COSTS))
@@ -81,7 +85,7 @@ class NoteTable(Database):
             kind, _, run_id = subject.partition("/")
             odd = self.execute(_COST_OF, id=run_id) if kind == "run" else ()
             rows = (*self.execute(_ANOMALIES_OF, subject=subject), *odd)
-        return tuple(row[0] for row in rows)
+        return tuple(_anomaly(row[0]) for row in rows)
 
     def newest_anomalies(
         self,
@@ -90,7 +94,7 @@ class NoteTable(Database):
         *,
         hidden: Sequence[str] | None = (),
         kind: str | None = None,
-    ) -> tuple[tuple[tuple[int, int], bytes], ...]:
+    ) -> tuple[tuple[tuple[int, int], Anomaly], ...]:
         """(place, anomaly), newest first, after `behind`, without the archives in `hidden`; None: without any. Of one
         kind if given.
         """
@@ -99,7 +103,7 @@ class NoteTable(Database):
         statement = _newest_anomalies(number, behind=behind is not None, of_kind=kind is not None)
         given |= {} if kind is None else {"kind": kind}
         rows = self.execute(statement, limit=limit, **given, **_named(hidden or ()))
-        return tuple(((row[0], row[1]), row[2]) for row in rows)
+        return tuple(((row[0], row[1]), _anomaly(row[2])) for row in rows)
 
     def anomaly_kinds(self, hidden: Sequence[str]) -> list[tuple[str, int, int, int]]:
         """(kind, how many, positions of the first and the newest), the newest first, without the archives in
@@ -117,18 +121,18 @@ class NoteTable(Database):
         count: int = self.first(_JUMPS)[0]
         return count
 
-    def blind(self, sources: Sequence[str] | None = None) -> tuple[bytes, ...]:
+    def blind(self, sources: Sequence[str] | None = None) -> tuple[BlindObject, ...]:
         """Closed gaps in order, of all or some sources."""
         if sources is None:
-            return tuple(row[1] for row in self.execute(_BLIND))
-        return tuple(
-            row[1] for row in sorted(row for source in sources for row in self.execute(_BLIND_OF, source=source))
-        )
+            rows = self.execute(_BLIND).fetchall()
+        else:
+            rows = sorted(row for source in sources for row in self.execute(_BLIND_OF, source=source))
+        return tuple(_blind(row[1]) for row in rows)
 
-    def newest_blind(self, limit: int, *, hidden: Sequence[str] = ()) -> tuple[bytes, ...]:
+    def newest_blind(self, limit: int, *, hidden: Sequence[str] = ()) -> tuple[BlindObject, ...]:
         """Closed gaps, last ended first, without the archives in `hidden`."""
         rows = self.execute(_newest_blind(len(hidden)), limit=limit, **_named(hidden))
-        return tuple(row[0] for row in rows)
+        return tuple(_blind(row[0]) for row in rows)
 
 
 def _named(archives: Sequence[str]) -> dict[str, str]:

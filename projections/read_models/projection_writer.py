@@ -5,7 +5,6 @@ that continues the store. If another process has written meanwhile, the store is
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
@@ -27,16 +26,14 @@ from steno.engine.state.world import World, load
 from steno.projections.read_models.cost_rows import Money, costed, stored_machines_of, vm_marks
 from steno.projections.read_models.notes import Mark
 from steno.projections.read_models.run_rows import configurations, moves_of, run_marks, run_row
-from steno.projections.read_models.schema import anomalies, blind
+from steno.projections.read_models.schema import anomalies, blind, decode_run, decode_vm
 from steno.projections.read_models.store import Checkpoint, ProjectionStore
 from steno.projections.read_models.world_table import (
     APART,
     LiveCut,
+    StoredInventory,
     StoredRuns,
-    StoredVms,
     cut_of,
-    decode_run,
-    decode_vm,
     encode,
     form,
     joined,
@@ -86,7 +83,7 @@ class ProjectionWriter:
         self._spacing = SPACING if spacing is None else spacing
         self._state: World | None = None  # at the checkpoint, on top of `_runs` and `_vms`
         self._runs: StoredRuns
-        self._vms: StoredVms
+        self._vms: StoredInventory[Vm]
         self._fold: RecordFold | None = None  # of that world; None: not begun, or from elsewhere
         self._is_cut = False  # it is a cut of the live world: enough for rows, not for a fold
         self._cuts: dict[str, int] = {}  # stream → the hash of what the live world had of it last
@@ -283,8 +280,16 @@ class ProjectionWriter:
         self.store.runs.put(rows_of_runs, end)
         self.store.cases.put((run_id, log) for run_id in in_order if (log := runs[run_id].cases))
         self.store.vms.put(rows, end)
-        self.store.add(anomalies, map(partial(_anomaly_row, state), state.anomalies), end)
-        self.store.add(blind, map(partial(_blind_row, state), state.blind), end)
+        odd = (
+            (note.subject, note.position, archive_about(state, note.subject), msgspec.json.encode(note))
+            for note in state.anomalies
+        )
+        gaps = (
+            (gap.source, archive_about(state, f"source/{gap.source}"), msgspec.json.encode(blind_object(gap)))
+            for gap in state.blind
+        )
+        self.store.add(anomalies, odd, end)
+        self.store.add(blind, gaps, end)
         marks = [*run_marks(runs[run_id] for run_id in in_order), *vm_marks(vms[vm_id] for vm_id in machines)]
         marks += [
             Mark(
@@ -355,11 +360,3 @@ class ProjectionWriter:
         stale = [run for run_id in run_ids if known.get(run_id) != (run := self._runs[run_id]).cost_at]
         fill_costs(self.record, stale)
         known.update((run.run_id, run.cost_at) for run in stale)
-
-
-def _anomaly_row(state: World, anomaly: Anomaly) -> tuple[str, int, str | None, bytes]:
-    return anomaly.subject, anomaly.position, archive_about(state, anomaly.subject), msgspec.json.encode(anomaly)
-
-
-def _blind_row(state: World, gap: Blind) -> tuple[str, str | None, bytes]:
-    return gap.source, archive_about(state, f"source/{gap.source}"), msgspec.json.encode(blind_object(gap))

@@ -143,7 +143,8 @@ def check_known(database: Database, query: RunQuery) -> None:
         value = getattr(query, name)
         if value is None or _is_known(database, name, value, values):
             continue
-        there = _machine_names(database) if name == "machine" else getattr(values, f"{name}s")
+        machines = [row[0] for row in database.execute(_VM_NAMES)] if name == "machine" else []
+        there = machines if name == "machine" else getattr(values, f"{name}s")
         more = f" and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
         listed = f"{', '.join(there[:_NAMED])}{more}" if there else "none"
         cut = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
@@ -164,11 +165,6 @@ _VM_NAMES: Final = (
     select(vms.c.name).where(vms.c.name.is_not(None)).group_by(vms.c.name).order_by(func.max(vms.c.ordinal).desc())
 )
 _VALUES: Final = select(run_values.c.kind, run_values.c.value).order_by(run_values.c.kind, run_values.c.value)
-
-
-def _machine_names(database: Database) -> tuple[str, ...]:
-    """Names of machines, newest first."""
-    return tuple(row[0] for row in database.execute(_VM_NAMES))
 
 
 def _text(value: str) -> str:

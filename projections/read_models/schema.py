@@ -15,9 +15,18 @@ from sqlalchemy import Column, Index, Integer, LargeBinary, MetaData, Table, Tex
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from steno.engine.objects import RunObject, VmObject
+from steno.engine.state.run import Run
+from steno.engine.state.vm import Vm
+
 VERSION: Final = 19
 
 metadata = MetaData()
+
+decode_run: Final = msgspec.msgpack.Decoder(Run).decode
+decode_vm: Final = msgspec.msgpack.Decoder(Vm).decode
+_run_object: Final = msgspec.json.Decoder(RunObject).decode
+_vm_object: Final = msgspec.json.Decoder(VmObject).decode
 
 
 class RunRow(msgspec.Struct, frozen=True):
@@ -50,6 +59,15 @@ class RunRow(msgspec.Struct, frozen=True):
     ran: bytes = b"null"  # `RanObject` as JSON
     folded: bytes = b""  # the engine's own run, so that the fold can go on; see `world_table`
 
+    @property
+    def decoded(self) -> Run:
+        """The engine's own run."""
+        return decode_run(self.folded)
+
+    @property
+    def public(self) -> RunObject:
+        return _run_object(self.object)
+
 
 class VmRow(msgspec.Struct, frozen=True):
     vm_id: str
@@ -69,6 +87,15 @@ class VmRow(msgspec.Struct, frozen=True):
     hidden: bool = False  # lists leave it out
     object: bytes = b""  # the machine object as JSON
     folded: bytes = b""  # the engine's own machine; see `world_table`
+
+    @property
+    def decoded(self) -> Vm:
+        """The engine's own machine."""
+        return decode_vm(self.folded)
+
+    @property
+    def public(self) -> VmObject:
+        return _vm_object(self.object)
 
 
 PACKED: Final = ("object", "ran", "folded")

@@ -13,11 +13,10 @@ import zstandard
 from sqlalchemy import bindparam, delete, exists, func, select, text
 
 from steno.events.store.sqlite.connection import file_id
-from steno.projections.read_models.case_table import CaseTable
 from steno.projections.read_models.database import StoreUnreadable, insertion
 from steno.projections.read_models.notes import MarkTable, NoteTable
 from steno.projections.read_models.schema import ORDERED, VERSION, WAS, ddl, moments, views_below
-from steno.projections.read_models.tables import RunTable, VmTable
+from steno.projections.read_models.tables import CaseTable, RunTable, VmTable
 
 _BUSY: Final = 5.0  # seconds that a writer waits for another
 _MOMENT_BEFORE: Final = select(func.max(moments.c.position)).where(moments.c.position <= bindparam("position"))

@@ -1,4 +1,6 @@
-"""The runs and the machines of an open store."""
+"""The runs and the machines of an open store, and apart from the runs the logs of their cases: a scan of these reads
+some bytes a run.
+"""
 
 import re
 from collections import Counter
@@ -9,7 +11,9 @@ import msgspec
 from sqlalchemy import bindparam, func, select, text
 from sqlalchemy.dialects.sqlite import insert
 
+from steno.engine.money.daily import BilledMachine, MachineDays
 from steno.engine.state.facts import firing_row
+from steno.projections.read_models.database import Database
 from steno.projections.read_models.row_table import RowTable
 from steno.projections.read_models.schema import (
     RUN_GOES_ON,
@@ -185,6 +189,7 @@ class RunTable(RowTable[RunRow]):
         return self.unpacked(row for row in ended if row is not None)
 
 
+_decode_days: Final = msgspec.msgpack.Decoder(MachineDays).decode
 _KINDS: Final = select(vms.c.kind, func.max(vms.c.last_at)).group_by(vms.c.kind)
 _LIVE: Final = text("archive IS NULL")
 _SPENT: Final = select(func.sum(vms.c.cost), func.min(vms.c.created)).where(_LIVE)
@@ -236,8 +241,48 @@ class VmTable(RowTable[VmRow]):
         """(place, vm id, name, encoded `Paid`, archive) of every visible machine, by first sight."""
         return sorted(self._database.execute(_PAID).fetchall(), key=lambda row: row[0])
 
-    def days(self, since: int, *, live: bool = False) -> list[tuple[str, str | None, str, bytes]]:
-        """(vm id, name, GPU, encoded `MachineDays`) of every visible machine that did not end before a time; `live`: of
-        no archive.
-        """
-        return self._database.execute(_LIVE_DAYS if live else _DAYS, since=since).fetchall()
+    def days(self, since: int, *, live: bool = False) -> Iterator[BilledMachine]:
+        """The days of every visible machine that did not end before a time; `live`: of no archive."""
+        rows = self._database.execute(_LIVE_DAYS if live else _DAYS, since=since).fetchall()
+        return (BilledMachine(vm_id, name, gpu, _decode_days(days)) for vm_id, name, gpu, days in rows)
+
+
+_PUT_LOG = text("INSERT OR REPLACE INTO run_cases (ordinal, cases) SELECT ordinal, :cases FROM runs WHERE run_id = :id")
+_DROP_LOG = text("DELETE FROM run_cases WHERE ordinal IN (SELECT ordinal FROM runs WHERE run_id = :id)")
+_LOGS = {
+    schema: text(
+        f"SELECT ordinal, cases FROM {schema}.run_cases WHERE :id IS NULL "  # noqa: S608 - names of ours
+        f"OR ordinal = (SELECT ordinal FROM {schema}.runs WHERE run_id = :id) ORDER BY ordinal"
+    )
+    for schema in ("main", "base")
+}
+_RUN_AT = {schema: text(f"SELECT run_id FROM {schema}.runs WHERE ordinal = :place") for schema in ("main", "base")}  # noqa: S608 - names of ours
+
+
+class CaseTable:
+    """The logs (`case_log`) of the runs of an open store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._schema = "main"
+
+    def stand_on(self, schema: str) -> None:
+        """Read the logs of the attached store: they are longer, and no entry of them changes."""
+        self._schema = schema
+
+    def put(self, logs: Iterable[tuple[str, bytes]]) -> None:
+        """Insert or replace the logs of runs that have rows."""
+        self._database.execute_many(_PUT_LOG, ({"id": run_id, "cases": log} for run_id, log in logs))
+
+    def drop(self, run_ids: Iterable[str]) -> None:
+        """Delete the logs of runs whose rows are about to be deleted."""
+        self._database.execute_many(_DROP_LOG, ({"id": run_id} for run_id in run_ids))
+
+    def all(self, run_id: str | None = None) -> Iterator[tuple[int, bytes]]:
+        """(place of the run, its log), in order of first sight; only of `run_id`, if given."""
+        return self._database.execute(_LOGS[self._schema], id=run_id)
+
+    def run_id(self, place: int) -> str:
+        """The run at a place."""
+        run_id: str = self._database.first(_RUN_AT[self._schema], place=place)[0]
+        return run_id

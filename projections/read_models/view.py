@@ -11,6 +11,7 @@ from msgspec import Meta
 from steno.engine.decide.budget import Account, Metrics, PastSpend, account, metrics
 from steno.engine.decide.queue import LEARNT_FROM, Queued, over_limit, queue
 from steno.engine.errors import RunNotFound, VmNotFound
+from steno.engine.fold.record_time import record_time
 from steno.engine.objects import BlindObject, RanObject, RunObject, VmObject, blind_object
 from steno.engine.providers.registry import READINGS, kind
 from steno.engine.rules.sets import CURRENT
@@ -29,9 +30,10 @@ from steno.projections.read_models.row_table import Row, RowTable
 from steno.projections.read_models.run_query import RunQuery, find
 from steno.projections.read_models.schema import RunRow, VmRow
 from steno.projections.read_models.store import ProjectionStore
-from steno.projections.read_models.world_table import decode_run, decode_vm, load_whole_world, load_world
+from steno.projections.read_models.world_table import load_whole_world, load_world
 
 if TYPE_CHECKING:
+    from steno.events.store.record import Record
     from steno.projections.read_models.known_worlds import Knowledge
 
 
@@ -69,11 +71,8 @@ def beside(vm: Vm) -> dict[str, object]:
     }
 
 
-_run = msgspec.json.Decoder(RunObject)
-_ran = msgspec.json.Decoder(RanObject)
-_vm = msgspec.json.Decoder(VmObject)
-_anomaly = msgspec.json.Decoder(Anomaly)
-_blind = msgspec.json.Decoder(BlindObject)
+_run = msgspec.json.Decoder(RunObject).decode
+_ran = msgspec.json.Decoder(RanObject).decode
 _SUGGESTED = 5
 
 
@@ -122,6 +121,11 @@ class View:
         """The time of the newest poll (microseconds UTC) of a live source, else of an archive."""
         return newest_poll(self.state)
 
+    def time_of(self, record: "Record", position: int) -> int | None:
+        """The record time of an event (microseconds UTC); None: there is none at this position."""
+        stored = record.at(position)
+        return None if stored is None else record_time(self.state, stored)
+
     def clock(self, archive: str | None, now: int) -> int:
         """The time at which an archive is viewed: its last poll, if before `now`; `now` for a live source."""
         source = self.state.sources.get(archive or "")
@@ -133,16 +137,16 @@ class View:
 
     def runs(self, *, open_or_since: int | None = None) -> tuple[RunObject, ...]:
         """All visible runs by first sight; or only those open (never of archives) or submitted since a time."""
-        return tuple(_run.decode(row.object) for row in self.store.runs.all(since=open_or_since, hidden=False))
+        return tuple(row.public for row in self.store.runs.all(since=open_or_since, hidden=False))
 
     def found(self, query: RunQuery, limit: int) -> tuple[RunObject, ...]:
         """At most `limit` runs that a query finds, in its order."""
         ids = (run_id for run_id, _ in find(self.store, query, limit))
-        return tuple(_run.decode(run) for run, _ in self.store.runs.objects_of(ids))
+        return tuple(_run(run) for run, _ in self.store.runs.objects_of(ids))
 
     def ran(self, run_id: str) -> RanObject:
         row = self.store.runs.get(run_id)
-        return _ran.decode(b"" if row is None else row.ran)
+        return _ran(b"" if row is None else row.ran)
 
     def row(self, word: str) -> RunRow:
         """The run of a word: run id, provider's id, the newest of a name, or a unique prefix of an id. Raises
@@ -151,18 +155,17 @@ class View:
         return _one(self.store.runs, word, RunNotFound, "run", "steno ps --all")
 
     def run(self, word: str) -> RunObject:
-        return _run.decode(self.row(word).object)
+        return self.row(word).public
 
     def anomalies_of(self, subject: str) -> tuple[Anomaly, ...]:
         """The anomalies of `run/<run id>`, `vm/<vm id>` or `source/<name>`."""
-        return tuple(map(_anomaly.decode, self.store.anomalies(subject)))
+        return self.store.anomalies(subject)
 
     def vms(self, *, billed_or_since: int | None = None, hidden: bool = False) -> tuple[VmObject, ...]:
         """All machines by first sight; or only those billed now (never of archives) or ended since a time. `hidden`:
         with hidden archives.
         """
-        rows = self.store.vms.all(since=billed_or_since, hidden=hidden)
-        return tuple(_vm.decode(row.object) for row in rows)
+        return tuple(row.public for row in self.store.vms.all(since=billed_or_since, hidden=hidden))
 
     def vm_row(self, word: str) -> VmRow:
         """The machine of a word: its id, the provider's, the newest of a name, or a unique prefix. Raises `VmNotFound`
@@ -184,7 +187,7 @@ class View:
         raise RunNotFound(_several(word, "runs and machines", matches))
 
     def vm(self, word: str) -> VmObject:
-        return _vm.decode(self.vm_row(word).object)
+        return self.vm_row(word).public
 
     def machine(self, vm_id: str) -> Vm:
         """The engine's machine, with what its object leaves out."""
@@ -215,7 +218,7 @@ class View:
         came = [vm.first_position for vm in state.vms.open()]
         rows = self.store.runs.recent(LEARNT_FROM, min((*listed, *came), default=0))
         runs = {run.run_id: run for run in state.runs.open()}
-        runs |= {row.run_id: decode_run(row.folded) for row in rows if row.run_id not in runs}
+        runs |= {row.run_id: row.decoded for row in rows if row.run_id not in runs}
         in_order = sorted(runs.values(), key=lambda run: run.first_position)
         recent = Inventory({run.run_id: run for run in in_order}, state.runs.open_ids)
         return msgspec.structs.replace(state, runs=recent)
@@ -227,7 +230,7 @@ class View:
         there = {vm_id: row for vm_id, row in there.items() if row.archive is None}
         total, first = self.store.vms.spent()
         rest = PastSpend(spent=total - sum(row.cost for row in there.values()), since=first)
-        machines = {vm_id: decode_vm(row.folded) for vm_id, row in there.items()}
+        machines = {vm_id: row.decoded for vm_id, row in there.items()}
         open_ids = filter(machines.__contains__, self.state.vms.open_ids)
         return msgspec.structs.replace(self.state, vms=Inventory(machines, open_ids)), rest
 
@@ -279,8 +282,8 @@ class View:
 
     def blind_of(self, row: RunRow, now: int) -> tuple[BlindObject, ...]:
         """The gaps of a run's sources, those open at `now` included."""
-        sources = tuple(decode_run(row.folded).started)
-        return (*map(_blind.decode, self.store.blind(sources)), *self.open_gaps(now, sources))
+        sources = tuple(row.decoded.started)
+        return (*self.store.blind(sources), *self.open_gaps(now, sources))
 
     def open_gaps(self, now: int, of: Container[str] | None = None) -> tuple[BlindObject, ...]:
         """The gaps of all or some sources that are open at `now`."""
@@ -301,7 +304,7 @@ class View:
         return next((source for source in self.sources(now) if source.name == name), None)
 
     def source_of(self, row: RunRow, now: int) -> SourceView | None:
-        sources = decode_run(row.folded).started
+        sources = row.decoded.started
         listing = [source for source in self.sources(now) if source.name in sources]
         return max(listing, key=lambda source: source.last_answered or 0, default=None)
 

@@ -1,6 +1,6 @@
 """The engine's world, stored piece by piece, so that a resumed fold loads only what it needs."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
@@ -17,6 +17,7 @@ from steno.engine.state.vm import Vm
 from steno.engine.state.world import World, dump, load
 from steno.projections.read_models.row_table import RowTable
 from steno.projections.read_models.store import ProjectionStore
+from steno.projections.read_models.tables import RunTable
 
 if TYPE_CHECKING:
     from steno.engine.live.live_world import LiveWorld
@@ -26,8 +27,6 @@ _WORLD: Final = "world"
 _LASTING: Final = "lasting"
 T = TypeVar("T", bound=Run | Vm)
 encode: Final = msgspec.msgpack.Encoder().encode  # a run or a machine as the store keeps it
-decode_run: Final = msgspec.msgpack.Decoder(Run).decode
-decode_vm: Final = msgspec.msgpack.Decoder(Vm).decode
 
 
 def form() -> str:
@@ -55,10 +54,9 @@ def _parts(kind: Any, kinds: set[type[msgspec.Struct] | type[Enum]]) -> set[type
 class StoredInventory(Inventory[T]):
     """Runs or machines of a store, decoded when they are needed; what goes on is in memory from the start."""
 
-    def __init__(self, table: RowTable[Any], decode: Callable[[bytes], T], open_ids: Iterable[str] = ()) -> None:
+    def __init__(self, table: RowTable[Any], open_ids: Iterable[str]) -> None:
         super().__init__(open_ids=open_ids)
         self._table = table
-        self._decode = decode
         self._is_whole = False
         self.stored: dict[str, int] = {}  # id → the hash of the bytes in the store
         self.gone: set[str] = set()  # what a fold took away and the store may still have
@@ -71,7 +69,7 @@ class StoredInventory(Inventory[T]):
 
     def _fetch(self, key: str) -> T | None:
         row = None if self._is_whole or key in self.gone else self._table.get(key)
-        return None if row is None else self._load(key, row.folded)
+        return None if row is None else self._load(key, row)
 
     def _whole(self) -> dict[str, T]:
         if not self._is_whole:
@@ -81,31 +79,26 @@ class StoredInventory(Inventory[T]):
                 if key in before:
                     self.memory[key] = before.pop(key)
                 elif key not in self.gone:
-                    self._load(key, row.folded)
+                    self._load(key, row)
             self.memory |= before
             self._is_whole = True
         return self.memory
 
-    def _load(self, key: str, folded: bytes) -> T:
-        thing = self.memory[key] = self._decode(folded)
-        self.stored[key] = hash(folded)
+    def _load(self, key: str, row: Any) -> T:
+        thing: T = row.decoded
+        self.memory[key], self.stored[key] = thing, hash(row.folded)
         return thing
 
 
 class StoredRuns(StoredInventory[Run]):
-    def __init__(self, store: ProjectionStore, open_ids: Iterable[str] = ()) -> None:
+    def __init__(self, table: RunTable, open_ids: Iterable[str]) -> None:
         self.filled: dict[str, int | None] = {}  # run id → the poll its provider's cost was read from
-        super().__init__(store.runs, decode_run, open_ids)
+        super().__init__(table, open_ids)
 
-    def _load(self, key: str, folded: bytes) -> Run:
-        run = super()._load(key, folded)
+    def _load(self, key: str, row: Any) -> Run:
+        run = super()._load(key, row)
         self.filled[key] = run.cost_at
         return run
-
-
-class StoredVms(StoredInventory[Vm]):
-    def __init__(self, store: ProjectionStore, open_ids: Iterable[str] = ()) -> None:
-        super().__init__(store.vms, decode_vm, open_ids)
 
 
 def stored_ids(store: ProjectionStore) -> Index[str]:
@@ -131,9 +124,10 @@ def load_bare_world(store: ProjectionStore) -> World | None:
     return None
 
 
-def stand_on(store: ProjectionStore, state: World) -> tuple[StoredRuns, StoredVms]:
+def stand_on(store: ProjectionStore, state: World) -> tuple[StoredRuns, StoredInventory[Vm]]:
     """Put a bare world on top of its stored runs and machines, and return these."""
-    runs, vms = StoredRuns(store, state.runs.open_ids), StoredVms(store, state.vms.open_ids)
+    runs = StoredRuns(store.runs, state.runs.open_ids)
+    vms = StoredInventory[Vm](store.vms, state.vms.open_ids)
     state.runs, state.vms, state.by_provider = runs, vms, stored_ids(store)
     return runs, vms
 
@@ -151,7 +145,7 @@ def load_whole_world(store: ProjectionStore) -> World | None:
     state = load_world(store)
     if state is None:
         return None
-    state.runs, state.vms = state.runs.part(_is_any), state.vms.part(_is_any)
+    state.runs, state.vms = state.runs.part(lambda _: True), state.vms.part(lambda _: True)
     state.by_provider = Index(
         {
             f"{run.provider}/{run.provider_id}": run.same_id[-1] if run.same_id else run.run_id
@@ -160,10 +154,6 @@ def load_whole_world(store: ProjectionStore) -> World | None:
         }
     )
     return state
-
-
-def _is_any(_: object) -> bool:
-    return True
 
 
 _LONG: Final = ("rule_texts", "arrays", "by_host", "former", "fleets", "policies", "noted", "crossed", "cases")

@@ -93,7 +93,7 @@ def test_recorded_output_is_searched_within_bounds(
     everything = [("second", 0), ("second", 0), ("second", 10_009), ("first", 0)]
     assert lines() == (everything, True)
     assert (lines(limit=3), lines(limit=4)) == ((everything[:3], False), (everything, True))
-    monkeypatch.setattr("steno.projections.api.reads.logs.MOST_SEARCHED", 40)
+    monkeypatch.setattr("steno.projections.api.reads.output.MOST_SEARCHED", 40)
     assert lines() == (everything[:1], False)
     missing = client.get("/api/output", params={"run": "first"})
     assert (missing.status_code, missing.json()["field"]) == (400, "search")

@@ -28,7 +28,7 @@ from steno.engine.state.world import World
 from steno.events.clock import SystemClock
 from steno.events.store.record import Record
 from steno.projections.read_models.store import ProjectionStore, connected
-from steno.projections.read_models.world_table import decode_run, decode_vm, encode
+from steno.projections.read_models.world_table import encode
 
 TRACE = Path(__file__).parent.parent / "traces" / "dstack-0.22.5" / "failure.jsonl.zst"
 
@@ -213,10 +213,10 @@ def lie(projections: Path) -> None:
     idle = {"state": VmState.IDLE, "idle_from": LONG_AGO, "idle_since": LONG_AGO, "occupancies": ()}
     with ProjectionStore(connected(str(projections))) as store, store.writing():
         for vm in list(store.vms.all()):
-            false = msgspec.structs.replace(decode_vm(vm.folded), provider_id="other", **idle)
+            false = msgspec.structs.replace(vm.decoded, provider_id="other", **idle)
             store.vms.put([msgspec.structs.replace(vm, folded=encode(false))])
         for run in list(store.runs.all()):
-            false_run = msgspec.structs.replace(decode_run(run.folded), provider_id="another")
+            false_run = msgspec.structs.replace(run.decoded, provider_id="another")
             store.runs.put([msgspec.structs.replace(run, folded=encode(false_run))])
 
 

@@ -23,7 +23,7 @@ from steno.projections.read_models.past_worlds import opened
 from steno.projections.read_models.projector import caught_up
 from steno.projections.read_models.store import ProjectionStore
 from steno.projections.read_models.view import View
-from steno.projections.read_models.world_table import decode_run, decode_vm, encode
+from steno.projections.read_models.world_table import encode
 
 MINUTE = 60 * SECOND
 NOON = START + 60 * MINUTE
@@ -146,12 +146,12 @@ def test_what_was_known_at_the_moment_itself_is_todays_answer(
         with opened(record, at) as then:
             moment = View(then).state.last_at or 0
             for row in then.runs.all():
-                run = decode_run(row.folded)
+                run = row.decoded
                 same = run_as_known(run, run, max(moment, run.finished_at or 0))
                 assert same is not None
                 assert encode(same) == row.folded
             for vm_row_ in then.vms.all():
-                vm = decode_vm(vm_row_.folded)
+                vm = vm_row_.decoded
                 here = vm_as_known(vm, vm, max(moment, vm.finished_at or 0))
                 assert here is not None
                 assert encode(here) == vm_row_.folded

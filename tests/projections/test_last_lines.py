@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steno.projections.answers.last_lines import text_of
+from steno.projections.answers.overview import text_of
 
 
 def test_a_bar_of_progress_is_its_newest_state_and_colours_are_left_out() -> None:

@@ -15,7 +15,7 @@ from steno.events.poll import Poll
 from steno.events.store.record import ANY, Batch, Record
 from steno.projections.read_models.projection_writer import ProjectionWriter
 from steno.projections.read_models.store import ProjectionStore
-from steno.projections.read_models.world_table import cut_of, decode_run, decode_vm
+from steno.projections.read_models.world_table import cut_of
 
 Polls = Callable[[str], tuple[Poll, ...]]
 Recorded = Callable[[Path, Sequence[Poll]], Record]
@@ -23,8 +23,8 @@ Recorded = Callable[[Path, Sequence[Poll]], Record]
 
 def folded(store: ProjectionStore) -> list[object]:
     """Every run and machine as the engine has it, and what the rules saw of each run."""
-    runs, vms = map(decode_run, (row.folded for row in store.runs.all())), (row.folded for row in store.vms.all())
-    return [*runs, *map(decode_vm, vms), *store.cases.all()]
+    rows = (*store.runs.all(), *store.vms.all())
+    return [*(row.decoded for row in rows), *store.cases.all()]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The routes of browser sessions, whose cookie no script can read, and of tokens, which administrators create."""
 
+from functools import partial
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -127,14 +128,14 @@ def _routes_of_tokens(service: Service) -> list[BaseRoute]:
             )
         except ValueError as error:
             raise Problem(422, f"{body.name!r} cannot be a token's name: {error}", field="name") from None
-        await to_thread.run_sync(service.tokens.reload)
+        await to_thread.run_sync(partial(service.tokens.look, at_once=True))
         answer = CreatedToken(**msgspec.structs.asdict(made), token=text, position=position)
         return made_answer(answer, position, status=201)
 
     async def revoke(request: Request) -> Response:
         word, who = asked_of(request, ())["id"], by(request)
         token, position = await writer.do(lambda journal: issuer(journal).revoke(word, by=who))
-        await to_thread.run_sync(service.tokens.reload)
+        await to_thread.run_sync(partial(service.tokens.look, at_once=True))
         return fresh_answer(RevokedToken(**msgspec.structs.asdict(token), position=position))
 
     return routed(_TOKENS, listed, create, revoke)

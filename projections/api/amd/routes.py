@@ -103,11 +103,10 @@ async def _submit(service: Service, writer: Writer, body: bytes, *, submitter: s
         except Wrong as wrong:
             raise Problem(422, wrong.detail, field=wrong.field) from None
 
-    source = msgspec.json.encode(kernel)
-    wanted = submission.HttpSubmission(
-        provider=service.kernels, draft=draft, content=source, submitter=submitter, key=key
+    content, to = msgspec.json.encode(kernel), service.kernels
+    return await submission.submit(
+        service, writer, draft, provider=to, content=content, submitter=submitter, key_text=key
     )
-    return await submission.submit(service, writer, wanted)
 
 
 def _read(body: bytes) -> KernelSubmission:
@@ -201,9 +200,6 @@ def _figures(service: Service) -> tuple[Metrics, int]:
         return look.view.figures(policy_at(service, look.view.state), look.now), look.position
 
 
-SCHEMA: Final = "/api/amd/schema"
-PROBLEMS: Final = "/api/amd/problems"
-
 _STATUSES: Final = "Server-sent events until the final status"
 OPERATIONS: Final = (
     Operation(
@@ -234,14 +230,14 @@ OPERATIONS: Final = (
         name="kernelMetrics",
     ),
     Operation(
-        f"GET {SCHEMA}",
+        "GET /api/amd/schema",
         "The JSON Schema of the submit body, `problem_def` included",
         "kernels",
         {200: Reply("A schema.", dict[str, Any])},
         name="kernelSchema",
     ),
     Operation(
-        f"GET {PROBLEMS}",
+        "GET /api/amd/problems",
         "The shipped problems, data types, endpoints and GPUs",
         "kernels",
         {200: Reply("The problems.", Problems)},

@@ -1,5 +1,5 @@
-"""GET /api/runs/{id}/logs: a run's output, from its provider, or from the record if that has it no more; and the
-search of what is recorded.
+"""GET /api/runs/{id}/logs: a run's output, from its provider, or from the record if that has it no more; and GET
+/api/runs/{id}/entrance: the way to a port of a run, from its provider.
 """
 
 import asyncio
@@ -8,11 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
-from typing import Annotated, Any
 
 from anyio import to_thread
-from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute
@@ -20,89 +17,48 @@ from starlette.types import Receive, Scope, Send
 
 from steno.engine.errors import Conflict
 from steno.engine.state.run import Run
-from steno.engine.wire import Position, Shape, wire
+from steno.engine.wire import wire
 from steno.events.clock import SECOND, Clock
-from steno.events.store.outputs import OutputLine, SearchTooLarge, output_of, search
+from steno.events.store.outputs import output_of
+from steno.projections.answers.entrance import EntranceObject, entrance
+from steno.projections.api.bodies import fresh_answer
 from steno.projections.api.openapi import TEXT, Operation, Reply, routed
-from steno.projections.api.parameters import LIMIT, MAX_ID, Asked, asked_of, flag, text
+from steno.projections.api.parameters import asked_of, flag, integer
 from steno.projections.api.problems import Problem
-from steno.projections.api.reads.read import Read
 from steno.projections.api.service import Service
 from steno.projections.api.streams import left
-from steno.projections.read_models.reader_pool import Look
-from steno.projections.read_models.world_table import decode_run
 
 AT_ONCE = 64  # outputs streamed at the same time; the provider blocks, so each has a thread
 AHEAD = 16  # pieces read ahead of the client; then the provider waits
-MOST_SEARCHED = 1 << 28  # bytes of output that one search reads: some seconds of a thread
-LONGEST = 1000  # characters of a line in the answer of a search, from some before the text on
-_BEFORE = 200
 _FOLLOW = flag("follow", "Continue until the run has ended.")
-OPERATION = Operation(
+_PORT = integer("port", "A port that the run listens on; default: only the way into the run.", low=1, high=65535)
+_ENTRANCE = Operation(
+    "GET /api/runs/{id}/entrance",
+    "The way to a port of a run, or into it; 409 if it does not run",
+    "runs",
+    {200: Reply("The address, and the commands that open the way to it.", EntranceObject)},
+    parameters=(_PORT.described(),),
+)
+_LOGS = Operation(
     "GET /api/runs/{id}/logs",
     "The output of a run, from its provider, or from the record if that has it no more or does not answer",
     "runs",
     {200: Reply("The output as it arrives: any bytes, usually text.", str, TEXT)},
     parameters=(_FOLLOW.described(),),
 )
+OPERATIONS = (_ENTRANCE, _LOGS)
 _KIND = "text/plain; charset=utf-8"
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # nginx would keep output that is followed
-
-
-class OutputLineObject(Shape, frozen=True, kw_only=True):
-    """A recorded line that contains the text."""
-
-    run: Annotated[str, Meta(description="The name of the run, or its id.")]
-    run_id: str
-    offset: Annotated[int, Meta(description="The byte of the output at which the line begins.")]
-    text: Annotated[str, Meta(description=f"At most {LONGEST:,} characters of the line, with the text.")]
-
-
-class OutputLines(Shape, frozen=True, kw_only=True):
-    """The recorded lines that contain a text: of a run in order, the run with the newest output first."""
-
-    lines: tuple[OutputLineObject, ...]
-    complete: Annotated[bool, Meta(description="False: there is more output than one answer can search or list.")]
-    position: Position
-
-
-def _search(_: Service, look: Look, values: Asked) -> dict[str, Any]:
-    sought, limit, rows = values["search"].encode(errors="replace"), values["limit"], list[OutputLineObject]()
-    run_ids = None if values["run"] is None else [look.view.row(values["run"]).run_id]
-    matches = search(look.record, sought, run_ids, until=look.position, most=MOST_SEARCHED)
-    with suppress(SearchTooLarge):
-        for match in islice(matches, limit):
-            rows.append(_row(look, match, sought))
-        return {"lines": [wire(row) for row in rows], "complete": next(matches, None) is None}
-    return {"lines": [wire(row) for row in rows], "complete": False}
-
-
-def _row(look: Look, match: OutputLine, sought: bytes) -> OutputLineObject:
-    before, _, after = match.line.partition(sought)
-    part = before.decode(errors="replace")[-_BEFORE:] + (sought + after).decode(errors="replace")
-    name = look.view.row(match.run_id).name or match.run_id
-    return OutputLineObject(run=name, run_id=match.run_id, offset=match.offset, text=part[:LONGEST])
-
-
-READS = (
-    Read(
-        "/api/output",
-        "The recorded output of all runs or of one, searched",
-        _search,
-        OutputLines,
-        parameters=(
-            text("search", "Only lines that contain this text, as it was printed.", required=True),
-            text("run", "Only the output of this run, as `/api/runs/{id}` finds it.", longest=MAX_ID),
-            LIMIT,
-        ),
-    ),
-)
 
 
 def routes(service: Service) -> list[BaseRoute]:
     streaming: set[Output] = set()
 
-    async def endpoint(request: Request) -> Response:
+    async def enter(request: Request) -> Response:
+        values = asked_of(request, (_PORT,))
+        return fresh_answer(await to_thread.run_sync(_way, service, values["id"], values["port"]))
+
+    async def logs(request: Request) -> Response:
         values = asked_of(request, (_FOLLOW,))
         run = await to_thread.run_sync(_run, service, values["id"])
         if request.method == "HEAD":
@@ -114,12 +70,18 @@ def routes(service: Service) -> list[BaseRoute]:
         # Not sent to anybody: nginx's 499, for the access log.
         return output if await output.begin(request.receive) else Response(status_code=499)
 
-    return routed((OPERATION,), endpoint)
+    return routed(OPERATIONS, enter, logs)
+
+
+def _way(service: Service, word: str, port: int | None) -> dict[str, object]:
+    with service.pool.latest() as look:
+        run = look.view.row(word).decoded
+    return wire(entrance(run, port, lambda run: service.opened(run, service.clock)))
 
 
 def _run(service: Service, word: str) -> Run:
     with service.pool.latest() as look:
-        run = decode_run(look.view.row(word).folded)
+        run = look.view.row(word).decoded
     if run.provider_id is None:
         raise Conflict(f"{run.name} has not reached its provider yet, so it has no output")
     if run.tasks:

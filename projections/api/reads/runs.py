@@ -11,17 +11,15 @@ from steno.engine.money.costs import Costs
 from steno.engine.money.reconcile import Reconciliation, reconcile_run
 from steno.engine.objects import RanObject, RunObject
 from steno.engine.state.inventory import Inventory
-from steno.engine.state.run import phases_of
 from steno.engine.state.states import Reason, State
 from steno.engine.submit.completion import missing_values, repeatable, repeated
 from steno.engine.wire import Position, Shape, Time, Usd, money, wire
 from steno.events.types import RunRequested
 from steno.projections.answers.compare import Comparison, compared
-from steno.projections.answers.decided import ExplainedDecision, decisions_about
 from steno.projections.answers.explain import Explanation, explain
 from steno.projections.answers.gpu_curve import RunUse, use_of
 from steno.projections.answers.record_pages import EventObject, events, request_of
-from steno.projections.answers.timeline import Timeline, timeline
+from steno.projections.answers.timeline import Timeline, timeline_of
 from steno.projections.api.parameters import (
     CURSOR,
     HIDDEN,
@@ -52,7 +50,6 @@ from steno.projections.read_models.run_query import (
 )
 from steno.projections.read_models.schema import RunRow
 from steno.projections.read_models.tables import answer
-from steno.projections.read_models.world_table import decode_run
 
 _DIGITS: Final = 18  # of a place: more may not fit the database
 LONGEST: Final = 2000  # characters of a search; no text that is searched is longer than a command shown
@@ -95,38 +92,15 @@ def _answer(_: Service, look: Look, values: Asked) -> bytes:
     return answer(row.object, row.ran)
 
 
-def _filters(_: Service, look: Look, __: Asked) -> dict[str, Any]:
-    return wire(filter_values(look.view.store))
-
-
 def _timeline(_: Service, look: Look, values: Asked) -> dict[str, Any]:
-    view = look.view
-    row = view.row(values["id"])
-    run = view.run(row.run_id)
-    vm = None if run.vm_id is None else view.vm(run.vm_id)
-    folded, now = decode_run(row.folded), view.clock(row.archive, look.now)
-    return wire(
-        timeline(
-            run,
-            view.blind_of(row, now),
-            now,
-            vm,
-            folded.said,
-            folded.later_attempts,
-            phases_of(folded),
-            foreign=row.is_foreign,
-        )
-    )
+    return wire(timeline_of(look.view, look.view.row(values["id"]), look.now))
 
 
 def _explain(service: Service, look: Look, values: Asked) -> dict[str, Any]:
     view = look.view
     row = view.row(values["id"])
     source, queued = view.source_of(row, look.now), view.queued(look.now).get(row.run_id)
-    decided = decisions_about(look.record, view.state, view.state.runs[row.run_id], view.position)
     return wire(explain(look.record, view, row, look.now, service.output_causes)) | {
-        "not_warm": view.why_not_warm(row.run_id),
-        "decisions": [wire(each) for each in decided],
         "observability": None if source is None else source.observability,
         "queued": queued,
     }
@@ -139,7 +113,7 @@ def _events(_: Service, look: Look, values: Asked) -> dict[str, Any]:
 
 
 def _samples(_: Service, look: Look, values: Asked) -> dict[str, Any]:
-    since, until, run = values["from"], values["to"], decode_run(look.view.row(values["id"]).folded)
+    since, until, run = values["from"], values["to"], look.view.row(values["id"]).decoded
     if since is not None and until is not None and since >= until:
         raise Problem(400, "from is not before to", field="from")
     return wire(use_of(look.record, run, look.position, values["points"], since, until))
@@ -147,7 +121,7 @@ def _samples(_: Service, look: Look, values: Asked) -> dict[str, Any]:
 
 def _costs(_: Service, look: Look, values: Asked) -> dict[str, Any]:
     row = look.view.row(values["id"])
-    run, public, state = decode_run(row.folded), look.view.run(row.run_id), look.view.state
+    run, public, state = row.decoded, row.public, look.view.state
     costs = Costs(state)
     there = [vm_id for vm_id in stored_machines_of(run, row.against) if state.vms.get(vm_id) is not None]
     known = (state.vms[vm_id] for vm_id in dict.fromkeys((*there, *costs.beneath(there))))
@@ -173,8 +147,6 @@ class RunAnswer(RunObject, frozen=True, kw_only=True):
 class ExplanationAnswer(Explanation, frozen=True, kw_only=True):
     """Why a run has its state: the rule, its evidence, and what would have been another verdict."""
 
-    not_warm: tuple[str, ...]
-    decisions: tuple[ExplainedDecision, ...]
     observability: str | None
     queued: Queued | None
     position: Position
@@ -292,7 +264,12 @@ READS = (  # in the order of the OpenAPI document
             HIDDEN,
         ),
     ),
-    Read("/api/filters", "The values that the filters of runs know", _filters, at_position(FilterValues)),
+    Read(
+        "/api/filters",
+        "The values that the filters of runs know",
+        lambda _, look, __: wire(filter_values(look.view.store)),
+        at_position(FilterValues),
+    ),
     Read("/api/runs/{id}", "One run", _answer, RunAnswer),
     Read(
         "/api/runs/{id}/timeline",

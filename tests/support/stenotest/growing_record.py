@@ -70,7 +70,7 @@ def same_as_replay(look: Look) -> None:
     for name, objects in (
         ("runs", (row.object for row in store.runs.all())),
         ("vms", (row.object for row in store.vms.all())),
-        ("anomalies", store.anomalies()),
+        ("anomalies", map(msgspec.json.encode, store.anomalies())),
     ):
         if [msgspec.json.decode(line) for line in objects] != replay[name]:
             raise AssertionError(f"the {name} shown at {look.position} are not those of a replay")

@@ -17,7 +17,7 @@ def said(store: ProjectionStore) -> dict[str, object]:
     return {
         "runs": [msgspec.json.decode(row.object) for row in store.runs.all()],
         "vms": [msgspec.json.decode(row.object) for row in store.vms.all()],
-        "anomalies": [msgspec.json.decode(anomaly) for anomaly in store.anomalies()],
+        "anomalies": [msgspec.to_builtins(anomaly) for anomaly in store.anomalies()],
         "position": view.position,
     }
 
