@@ -19,7 +19,7 @@ from steno.engine.objects import RunObject, VmObject
 from steno.engine.state.run import Run
 from steno.engine.state.vm import Vm
 
-VERSION: Final = 19
+VERSION: Final = 20
 
 metadata = MetaData()
 
