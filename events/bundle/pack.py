@@ -27,6 +27,7 @@ _OBSERVED: Final = frozenset(CODES[kind] for kind in OBSERVED.values())
 _SUBJECT: Final = re.compile(rb"[a-z]+/")  # of a stream
 _LISTING: Final = re.compile(rb"(?:run|vm|provider_event|fleet|other|opaque)\n[^\n]*\n")  # of the part of an answer
 _POLICY: Final = (CODES[PolicyAdopted],)
+_RANDOM: Final = re.compile(r"[0-9a-f]*")  # a sweep as Steno names it
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,7 +151,7 @@ class Packer:
         if chosen:
             for part in parts:
                 self._put_part(part, put)
-            text = self._data(position, kind, data)
+            text = self._data(position, kind, data, at)
             event = replace(event, scope=scope, body=body, data=text)
             # With its salt or commitment, the hash over a hidden stream's name would let the name be guessed.
             if text == data and not hidden:
@@ -189,12 +190,15 @@ class Packer:
         at = 0 if match is None else match.end()
         return text if self._redaction is None else text[:at] + self._redaction.text(text[at:])
 
-    def _data(self, position: int, kind: int, data: bytes) -> bytes:
+    def _data(self, position: int, kind: int, data: bytes, at: int) -> bytes:
         """The data of an event, redacted."""
         if self._redaction is None or kind in _OBSERVED:
             return data
         if kind in POLLS:
-            if self._text(data) != data:  # numbers and times as a rule
+            own = decode_data(data, at, position)  # its bytes hold a short name by chance
+            sweep = b"" if own.sweep is None or _RANDOM.fullmatch(own.sweep) else own.sweep.encode()
+            texts = [*own.values, *own.changed.values(), sweep]
+            if any(self._text(text) != text for text in texts):  # numbers and times as a rule
                 raise StenoError(f"The poll at position {position} has a value to hide where values always change.")
             return data
         fields = msgspec.msgpack.decode(data)

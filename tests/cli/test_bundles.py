@@ -150,6 +150,17 @@ def test_an_archive_is_exported_too(call: InProcess, elsewhere: InProcess, tmp_p
         assert elsewhere.json("show", tmp_path / "i.steno")["archive"]
 
 
+def test_a_short_name_may_stand_in_the_bytes_of_a_sweep(call: InProcess, tmp_path: Path) -> None:
+    """By chance: what is random there is not a name. The export was refused."""
+    lines = [line.replace(b'"ok-run"', b'"a2"') for line in lines_of(DSTACK)]
+    polls = [json.loads(line) | {"sweep": b" a2 ".hex() * 4} for line in lines]
+    trace = tmp_path / "short.jsonl"
+    trace.write_text("\n".join(map(json.dumps, polls)))
+    recorded(tmp_path / "record.db", trace)
+    call.page("export", "a2", "-o", tmp_path / "i.steno", "--redact", ALL)
+    assert b'"a2"' not in unpacked(tmp_path / "i.steno")
+
+
 def test_a_bundle_without_redaction_is_as_the_record(call: InProcess, elsewhere: InProcess, tmp_path: Path) -> None:
     """Several runs in one bundle, each with its costs and machine; commands without a run mean those of the bundle."""
     recorded(tmp_path / "record.db", TRACES / "dstack-0.22.5" / "warm_reuse.jsonl.zst")
