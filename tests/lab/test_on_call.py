@@ -204,7 +204,7 @@ def how_long_it_waited(evening: OnCall, answer: str) -> None:
 def a_machine_vanished(evening: OnCall, answer: str) -> None:
     name = evening.vm("gone")["name"]
     assert "1 machine vanished" in answer
-    assert re.search(rf"{name} \(MI300X:1\) vanished vanished at \S+, last reached at \S+;", answer)
+    assert re.search(rf"{name} \(MI300X:1\) vanished at \S+, last reached at \S+;", answer)
 
 
 def what_the_kernel_cost(evening: OnCall, answer: str) -> None:

@@ -176,8 +176,8 @@ def the_levers(evening: OnCall, gates: dict[str, Gate]) -> None:
     evening.wait_ended("gone")  # idle, as dstack sees it, and so ended at once
     gates["one"].open()
     steno.wait("one", "succeeded")
-    evening.explained(evening.vms["kept"], "idle", "ada keeps it until")
-    assert evening.vm("kept")["state"] == "idle"
+    steno.until(lambda: evening.vm("kept")["state"] == "idle", what="the machine to be idle")
+    evening.explained(evening.vms["kept"], "ada keeps it until")
     evening.released(evening.answers[4])
     evening.wait_ended("kept")
     evening.released(evening.answers[5])
