@@ -53,8 +53,8 @@ def folded(record: Record) -> list[tuple[list[str], list[str], list[str]]]:
     replayed = replay_record(record).to_json()
     rebuilt(record)
     with caught_up(record) as store:
-        rows = ([row.object for row in store.runs.all()], [row.object for row in store.vms.all()], [*store.anomalies()])
-    runs, vms, anomalies = (msgspec.json.decode(b"[" + b",".join(some) + b"]") for some in rows)
+        rows = ([row.public for row in store.runs.all()], [row.public for row in store.vms.all()], store.anomalies())
+    runs, vms, anomalies = map(msgspec.to_builtins, rows)
     return [live, _named(replayed["runs"], replayed["vms"], replayed["anomalies"]), _named(runs, vms, anomalies)]
 
 
