@@ -43,6 +43,8 @@ unless = '(?i)warning'  # such a line shows nothing
 remedy = "copy the data to /scratch again: it is purged after 30 days"
 ```
 
+A pattern that RE2 does not take, or that matches every line, is refused with its line in the file.
+
 `needs` and `follows` are patterns for a line at most `within` lines before: with the one the rule holds only after such
 a line, with the other not after it. `warn = true`: lines that call themselves warnings count. `weak = true`: only if
 the task is known to have failed. `generic = true`: it yields to any other rule on its line.
