@@ -143,8 +143,8 @@ def _is_closed(vm: Vm) -> bool:
 
 
 LEFT: Final = MINUTE
-"""So long after the verdict of its last run a busy machine is expected to be free soon: servers of twelve recordings call
-it busy for up to 10 s more, a loaded server for longer, and a new machine takes over a minute.
+"""So long after the verdict of its last run a busy machine is expected to be free soon: servers of twelve recordings
+call it busy for up to 10 s more, a loaded server for longer, and a new machine takes over a minute.
 """
 
 
