@@ -3,7 +3,7 @@
 import dataclasses
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from functools import lru_cache
@@ -139,8 +139,10 @@ def _only(table: dict[str, Any], keys: Iterable[str], what: str, *more: str) -> 
         raise _Problem(key, f"`{key}` is not a key of {what}; use {', '.join((*keys, *more))}")
 
 
-def _name(name: object, what: str, taken: Iterable[str] = ()) -> str:
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in taken:
+def _name(name: object, what: str, taken: Sequence[object] = ()) -> str:
+    if name in taken:
+        raise _Problem("name", f"{name!r} is a rule set of Steno's own: choose another name", "unreadable")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise _Problem("name", f"{name!r} cannot be {what}: use lower-case letters, digits and `-`", "unreadable")
     return name
 

@@ -95,7 +95,9 @@ def _exits(word: str, written: object) -> Exits:
             first = last = written
     if type(first) is int and type(last) is int and LEAST <= first <= last <= MOST:
         return Exits(((first, last),))
-    raise ValueError(f'`{word}` is never {written!r}; use a whole number, "none", or {{from = 1, to = 125}}')
+    as_toml = str(written).replace("'", "").replace(":", " =")
+    shown = as_toml if isinstance(written, dict) else repr(written)
+    raise ValueError(f'`{word}` is never {shown}; use a whole number, "none", or {{from = 1, to = 125}}')
 
 
 def joined(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

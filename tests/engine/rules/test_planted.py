@@ -150,6 +150,10 @@ UNREADABLE = {
     ),
     "a word twice": (rule_text(rows(("when.over = true\nwhen.over = false", FAILED))), 9, "not valid TOML"),
     "a number as a truth": (rule_text(rows(("when.over = 1", FAILED))), 8, "`over` is never 1"),
+    "a range that ends before it begins": (
+        rule_text(rows(("when.deciding = { exit_status = { from = 9, to = 1 } }", FAILED))), 8, "{from = 9, to = 1};"
+    ),
+    "the name of our own": (rule_text().replace('"site"', '"current"'), 2, "'current' is a rule set of Steno's own"),
     "rows in one line": (rule_text('row = [{ when = {}, then = {} }]\n'), 1, "[[row]]"),
     "too many rows": (rule_text(rows(*[("", FAILED)] * (MOST_ROWS + 1))), 7 + 4 * MOST_ROWS, "at most 10000"),
     "depth": (rule_text("x = " + "[" * 10_000), 6, "not valid TOML"),
