@@ -63,6 +63,8 @@ class Seen:
         from playwright.sync_api import Error
 
         try:
+            if "#" in path:  # else a page that is open only moves to that part
+                self.page.goto("about:blank")
             self.page.goto(self.base + path)
         except Error as error:
             if _CHANGED not in str(error):
