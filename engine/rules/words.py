@@ -96,8 +96,8 @@ def _exits(word: str, written: object) -> Exits:
     if type(first) is int and type(last) is int and LEAST <= first <= last <= MOST:
         return Exits(((first, last),))
     as_toml = str(written).replace("'", "").replace(":", " =")
-    shown = as_toml if isinstance(written, dict) else repr(written)
-    raise ValueError(f'`{word}` is never {shown}; use a whole number, "none", or {{from = 1, to = 125}}')
+    value = as_toml if isinstance(written, dict) else repr(written)
+    raise ValueError(f'`{word}` is never {value}; use a whole number, "none", or {{from = 1, to = 125}}')
 
 
 def joined(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
