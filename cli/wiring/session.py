@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 OUTCOME_TIMEOUT = 60 * SECOND  # wait for the outcome while another process holds the lease
 END_TIMEOUT = 30 * SECOND  # then wait for the end: a stop needs at most 2 s, an abort 30 s
+OUTPUT_TIMEOUT = 3 * SECOND  # wait for another process to record the rest of an output
+_LOOK = SECOND // 5
 _WRITES = frozenset({State.RUNNING, State.FINISHING})  # a run has output
 SILENCE = 3.0  # seconds without an answer after which a hint is printed
 
@@ -155,12 +157,23 @@ class RunSession:
         return cause_now(run, self._recorder.world.state, self._app.clock.now(), message_of(self._record, run))
 
     def output_cause(self, run: RunObject) -> "OutputCause | None":
-        """The line of its output that explains the end of a run that was followed; None: not all is recorded yet."""
+        """The line of its output that explains the end of a run that was followed; None: not all is recorded yet, by
+        this process or by another.
+        """
         from steno.projections.answers.output_cause import OutputCauses
 
-        if not self._recorder.end_output(run.run_id):
-            return None
-        return OutputCauses(self._app.settings.value("causes.rules")).of(self._record, run, run.provider_id)
+        self._recorder.end_output(run.run_id)
+        for _ in range(0, OUTPUT_TIMEOUT, _LOOK):
+            if self._is_recorded(run.run_id):
+                causes = OutputCauses(self._app.settings.value("causes.rules"))
+                return causes.of(self._record, run, run.provider_id)
+            self._recorder.effects.wait(_LOOK)
+        return None
+
+    def _is_recorded(self, run_id: str) -> bool:
+        """True if all of the run's output is in the record."""
+        newest = self._record.read(stream=f"run/{run_id}", types={"OutputRecorded"}, backwards=True, limit=1)
+        return any(isinstance(stored.data, types.OutputRecorded) and stored.data.last for stored in newest)
 
     def start(self, run_id: str) -> "StartEstimate | None":
         """When it may start, by the record; None: it does not wait."""

@@ -301,17 +301,14 @@ class Controller:
             self._reports.look(self.world.state)
             self.live.catch_up()
 
-    def end_output(self, run_id: str) -> bool:
-        """Record the rest of the output of an ended run, if that takes no longer than `DRAIN_TIMEOUT`; True if nothing
-        more is to come, False also if another process records it.
-        """
+    def end_output(self, run_id: str) -> None:
+        """Record the rest of the output of an ended run, if that takes no longer than `DRAIN_TIMEOUT`."""
         with suppress(LeaseLost):  # the next holder records it
             for _ in range(DRAIN_TIMEOUT // _READS):
                 if not self.holds or not self._outputs.is_due(run_id):
                     break
                 self._outputs.look(self.world.state)
                 self.effects.wait(_READS)
-        return self.holds and not self._outputs.is_due(run_id)
 
     def act(self) -> Round:
         """Decide and act on what is known, without polling first: for a provider whose machines are free, at once."""

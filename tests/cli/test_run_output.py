@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from stenotest.command_line import Steno, refused
 from stenotest.gated_run import holding
 from stenotest.outputs import keep_output
-from stenotest.waiting import LIMIT_S
+from stenotest.waiting import LIMIT_S, wait
 
 from steno.cli.wiring.logging_setup import log_for_daemon, log_for_data
 from steno.cli.wiring.run_output import dated_lines, last_lines, lines_of, without_frames
@@ -89,6 +89,17 @@ def test_submit_prints_the_output_as_it_comes(steno: Steno) -> None:
     assert len(quiet.stdout.splitlines()) == 1
     assert json.loads(steno("submit", "--wait", "--json", "--", "echo one").stdout)["state"] == "succeeded"
     assert "add --wait" in refused(steno("submit", "-q", "--", "true"), 2)
+
+
+@pytest.mark.slow
+def test_the_line_that_explains_is_quoted_beside_a_recorder(
+    steno: Steno, background: Callable[..., subprocess.Popen[str]]
+) -> None:
+    """The recorder has to have all of the output first, so that no earlier line is blamed."""
+    background("record", "--provider", "local")
+    wait(lambda: "RecorderStarted" in steno("events").stdout)
+    done = steno("submit", "--wait", "--name", "beside", "--", "cat /nosuch")
+    assert re.fullmatch("missing_file: “.*/nosuch.*”", done.stdout.splitlines()[-1])
 
 
 def test_the_verdict_has_a_line_of_its_own(steno: Steno) -> None:

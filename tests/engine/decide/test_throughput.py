@@ -31,7 +31,7 @@ def town_of(mode: Any, *, cap: int, idle: int, busy: int, in_flight: int) -> Row
         town.warm(f"old{number}", f"m{number}", fleet=fleet)
     for number in range(idle, idle + busy):
         town.rows[f"m{number}"]["status"] = "busy"
-    town.stage.wait(61 if in_flight else 1)  # for a machine that its run has just left they would wait
+    town.stage.wait(31 if in_flight else 1)  # for a machine that its run has just left they would wait
     town.look()
     for number in range(in_flight):
         town.stage.request(f"f{number}")
@@ -126,11 +126,11 @@ def test_a_run_waits_for_the_machine_that_a_run_has_just_left(mode: Any) -> None
     assert mode == "provider" or place.vm_id == town.stage.vm_id("m0")
 
 
-def test_a_machine_that_stays_busy_is_waited_for_a_minute() -> None:
+def test_a_machine_that_stays_busy_is_waited_for_half_a_minute() -> None:
     town = town_of("pool", cap=3, idle=0, busy=1, in_flight=0)
     town.stage.request("w")
     assert holds(town.stage.settle()) == [("run-w", "machine")]
-    town.stage.wait(61)
+    town.stage.wait(31)
     town.look()
     (place,) = places(town.stage.settle())
     assert place.vm_id is None
