@@ -163,7 +163,7 @@ class RunSession:
         from steno.projections.answers.output_cause import OutputCauses
 
         self._recorder.end_output(run.run_id)
-        for _ in range(0, OUTPUT_TIMEOUT, _LOOK):
+        for _ in range(0, 0 if run.provider_id is None else OUTPUT_TIMEOUT, _LOOK):
             if self._is_recorded(run.run_id):
                 causes = OutputCauses(self._app.settings.value("causes.rules"))
                 return causes.of(self._record, run, run.provider_id)
