@@ -51,7 +51,9 @@ def _gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{FAKE_GPU}:{os.environ['PATH']}")
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(
+    "dtype", ["float16", *(pytest.param(name, marks=pytest.mark.long) for name in ("float64", "float32"))]
+)
 def test_what_is_written_after_the_gather_is_seen(judged: Judged, dtype: str) -> None:
     """Though every output is right in the end, of entries of every size."""
     source = "#include <hip/hip_fp16.h>\n" + LATE.replace("REAL", TYPES[dtype])

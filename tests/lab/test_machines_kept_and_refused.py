@@ -105,6 +105,7 @@ def test_an_end_that_dstack_refuses_is_told_and_tried_again(dstack_22: Lab, sten
     assert seconds(vm["intervals"][-1]["to"]) >= bill["deleted"]
 
 
+@pytest.mark.long
 def test_without_capacity_a_run_waits_or_goes_to_the_next_gpu(dstack_19: Lab, steno_at: StenoAt) -> None:
     """Asked again later, and cancellable meanwhile; with a list of GPUs the next one at once, at its own price; and a
     machine somebody wants gone goes when its run is over, long before its timeout.

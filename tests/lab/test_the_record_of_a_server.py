@@ -46,7 +46,7 @@ def test_a_run_outlives_a_restart_of_its_server(dstack: Lab, steno_at: StenoAt) 
     steno("verify")
 
 
-@pytest.mark.suffices(OLDEST)
+@pytest.mark.long  # `name_reuse` is among the recordings of both versions
 def test_a_name_used_again_is_another_run(dstack: Lab, steno_at: StenoAt) -> None:
     """Both keep their own verdict; the name means the newest; and deleting a run at dstack changes no verdict."""
     project = dstack.project()

@@ -53,6 +53,7 @@ def test_the_second_kernel_finds_the_machine_warm(dstack_22: Lab, steno_at: Sten
     up.kill()
 
 
+@pytest.mark.long
 def test_a_machine_that_gets_no_numpy_tells_the_kernel_so(
     dstack_22: Lab, steno_at: StenoAt, machine_image: Path
 ) -> None:

@@ -151,9 +151,14 @@ GAINS_NOTHING = {
         "return rd_(from, (char*)to + got, n - got); } }\nstatic size_t M,"
     ),
 }  # fmt: skip
+OF_THE_SAME_KIND = {"lies-about-the-time", "spins"}
+"""Held by `works-while-it-waits`: the judge reads its own clock, and the program is frozen meanwhile."""
 
 
-@pytest.mark.parametrize("name", GAINS_NOTHING)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] if name in OF_THE_SAME_KIND else []) for name in GAINS_NOTHING],
+)
 def test_what_else_a_takeover_does_gains_no_time(cells: Containers, work: float, name: str) -> None:
     """Its time is not below the work of its one thread, as the kernel counts it."""
     frames = judged(cells, GAINS_NOTHING[name])
@@ -233,11 +238,11 @@ STYLES = {name: body for name, _, body in (part.partition("\n") for part in HONE
 @pytest.mark.parametrize(
     ("names", "loops"),
     [
-        (["threads", "fork-and-wait", "lazy-table"], 0),
+        (["threads"], 0),
         pytest.param(list(STYLES), 0, marks=pytest.mark.long),
         pytest.param(list(STYLES), 2, marks=pytest.mark.long),
     ],
-    ids=["some", "all", "all-beside-busy-loops"],
+    ids=["threads", "all", "all-beside-busy-loops"],
 )
 def test_honest_styles_are_never_suspected(cells: Containers, names: list[str], loops: int) -> None:
     """Each is right, timed, and may be ranked."""

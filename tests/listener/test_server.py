@@ -294,7 +294,7 @@ BODIES = (
 """A right kernel, one without a valid source, a wrong kernel, and a crash."""
 
 
-@pytest.mark.parametrize("tasks", [8, pytest.param(500, marks=pytest.mark.long)])
+@pytest.mark.parametrize("tasks", [len(BODIES), pytest.param(500, marks=pytest.mark.long)])
 def test_nothing_is_left_of_many_tasks(
     machine: Machine, containers: Containers, tasks: int, record_property: Callable[..., None]
 ) -> None:

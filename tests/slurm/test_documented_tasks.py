@@ -1,13 +1,18 @@
-"""Every task that docs/slurm-tasks.md shows, submitted to a real cluster as it stands there."""
+"""Every task that docs/slurm-tasks.md shows: the options of its job, and (`long`) its run on a real cluster."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 from stenolab.slurm import Cluster
 from stenolab.steno import Steno
+
+from steno.engine.providers.slurm.script import render
+from steno.engine.providers.slurm.spec import spec_of
+from steno.engine.providers.task import Draft, complete_plain, parse_task
 
 PAGE = Path(__file__).parents[2] / "docs" / "slurm-tasks.md"
 TASKS = {
@@ -51,6 +56,16 @@ def test_the_page_has_an_example_of_every_field_that_only_slurm_has() -> None:
     assert TASKS.keys() == OPTIONS.keys()
 
 
+@pytest.mark.parametrize("name", TASKS)
+def test_the_job_of_a_task_of_the_page_has_its_options(name: str) -> None:
+    text = TASKS[name].replace("1234", "77")
+    task = complete_plain(Draft(configuration=parse_task(text, name), where=name, environ={}))
+    script = render(spec_of(task), name=name, run_id="0123456789ab", folder="/work")
+    for option in OPTIONS[name]:
+        assert f"\n#SBATCH --{option.format(first=77, work='/work')}\n" in script
+
+
+@pytest.mark.long
 def test_every_task_of_the_page_runs(on_slurm: Steno, slurm_cluster: Cluster) -> None:
     """Its job has the options that the page says, and prints what it should."""
     work = on_slurm.work

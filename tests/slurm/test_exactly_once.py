@@ -18,10 +18,12 @@ JOB = ("--partition", "gpu-a6000", "--gpu", "a6000:1", "--memory", "500M")
     ("cluster", "forgotten", "behind"),
     [
         pytest.param("slurm_cluster", False, False, id="it waits or runs"),
-        pytest.param("slurm_cluster", True, False, id="the controller forgot it"),
+        pytest.param("slurm_cluster", True, False, id="the controller forgot it", marks=pytest.mark.long),
         pytest.param("slurm_cluster", True, True, id="the controller forgot it, accounting is behind"),
         pytest.param("slurm_unaccounted", False, False, id="it waits or runs-unaccounted", marks=pytest.mark.long),
-        pytest.param("slurm_unaccounted", True, False, id="the controller forgot it-unaccounted"),
+        pytest.param(
+            "slurm_unaccounted", True, False, id="the controller forgot it-unaccounted", marks=pytest.mark.long
+        ),
     ],
 )
 def test_a_crash_between_the_call_and_its_answer(

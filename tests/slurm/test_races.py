@@ -44,6 +44,7 @@ def over(steno: Steno, stem: str) -> int:
     return sum(run["state"] in ENDS for run in runs)
 
 
+@pytest.mark.long
 def test_the_one_that_can_start_wins_and_the_other_costs_nothing(on_slurm: Steno, crowded: Any) -> None:
     """A single starter: the other waits for the node somebody has, and is cancelled in the queue."""
     crowded("gpu-v100")
