@@ -84,6 +84,7 @@ def test_a_launcher_runs_the_projects_files_on_a_snapshot(
     assert not (first / "train.py").stat().st_mode & stat.S_IWUSR
 
 
+@pytest.mark.long
 def test_names_with_blanks_and_quotes(on_slurm: Steno, project: Path) -> None:
     """They reach the job unchanged."""
     run, text = output(on_slurm, *ONE, "it's a name.py")
@@ -144,6 +145,9 @@ def test_an_environment_is_built_once_for_its_lock(on_slurm: Steno, slurm_cluste
     assert prefixes[0] == prefixes[1]
     assert Path(prefixes[0]).parent == shared(on_slurm, slurm_cluster) / "envs"
     assert not built, "the second one did not build"
+    life = on_slurm("timeline", run["run_id"], "--json").done().json()
+    assert [phase["phase"] for phase in life["phases"]] == ["environment", "command"]
+    assert "environment" in on_slurm("timeline", run["run_id"]).done().out
 
 
 def test_a_dry_run_submits_nothing(on_slurm: Steno, project: Path) -> None:
@@ -184,7 +188,6 @@ def test_other_gpus_than_asked_for_are_an_anomaly(on_slurm: Steno, project: Path
     tool.parent.mkdir()
     tool.write_text(NVIDIA)
     tool.chmod(0o755)
-    (project / "requirements.txt").write_text("")
     path = f"{tool.parent}:/usr/sbin:/sbin:{os.environ['PATH']}"
     options = ["--env", "PATH", "--gpu", "2", "--type", "v100", "--time", "5m", "--mem", "500M"]
     ran = on_slurm("slurm", "run", "--json", *options, "python3 train.py --num-workers 64", PATH=path, code=None)
@@ -195,9 +198,6 @@ def test_other_gpus_than_asked_for_are_an_anomaly(on_slurm: Steno, project: Path
     details = on_slurm("show", run["run_id"], "--json").done().json()
     (odd,) = [anomaly for anomaly in details["anomalies"] if anomaly["kind"] == "gpu_mismatch"]
     assert odd["detail"].startswith("asked for v100 × 2, got NVIDIA RTX A6000 × 2 on ")
-    life = on_slurm("timeline", run["run_id"], "--json").done().json()
-    assert [phase["phase"] for phase in life["phases"]] == ["environment", "command"]
-    assert "environment" in on_slurm("timeline", run["run_id"]).done().out
 
 
 def test_attach_opens_a_shell_beside_a_run(on_slurm: Steno, slurm_cluster: Cluster) -> None:

@@ -35,6 +35,7 @@ def test_a_race_without_files_runs_in_the_current_folder_too(on_slurm: Steno) ->
     assert on_slurm("logs", run["run_id"]).out == f"{on_slurm.work}\n"
 
 
+@pytest.mark.long
 def test_a_folder_that_the_login_node_lacks_is_one_line(on_slurm: Steno, slurm_cluster: Cluster) -> None:
     """Over ssh the same path counts if it is the user's there; else the job runs in Steno's folder."""
     with SshServer.running(**slurm_cluster.environment) as login:

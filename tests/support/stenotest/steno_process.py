@@ -28,7 +28,13 @@ from stenotest import small_segments
 
 PROGRAM = (sys.executable, "-m", "steno.cli.main")
 PACKAGES = ("steno.cli", "steno.projections", "steno.engine", "steno.events")
-MORE = ("sqlalchemy.dialects.sqlite.pysqlite", "dstack._internal.core.models.configurations")
+MORE = (
+    "sqlalchemy.dialects.sqlite.pysqlite",
+    "dstack._internal.core.models.configurations",
+    "transitions",
+    "platformdirs.unix",
+    "pwd",
+)
 """Modules that commands import while they run; none of them reads the user's home."""
 _lock = threading.Lock()
 """`multiprocessing` reads the exit codes of all children whenever it starts one."""
