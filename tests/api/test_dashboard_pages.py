@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from stenolab.browser import PHONE, text_of
+from stenotest.shared_pages import follow, violations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from conftest import Serve, Served
-    from stenolab.browser import See
+    from stenolab.browser import See, Seen
 
     from steno.events.poll import Poll
 
@@ -95,20 +96,9 @@ def kinds(paths: tuple[str, ...]) -> tuple[str, ...]:
 # -- every page
 
 
-@SOME_OR_ALL
-def test_axe_finds_nothing_on_any_page_and_none_complains(whole: bool, odd_towned: Served, see: See) -> None:
-    """Every rule of axe holds on every page, live and past, in both themes, on a desk and on a phone; nothing is wider
-    than the screen or than 360 pixels, complains or comes from elsewhere; on a desk nothing shifts. Without `long` one
-    page of each kind is looked at once, in turn as one of the four. A page of a missing thing complains of its 404.
-    """
-    from axe_playwright_python.sync_playwright import Axe
-
-    looks = [
-        see(odd_towned.url, color_scheme=scheme, reduced_motion="reduce", **size)
-        for size, scheme in ((DESK, "light"), (PHONE, "dark"), (DESK, "dark"), (PHONE, "light"))
-    ]
-    paths = (
-        *all_pages(odd_towned),
+def live_and_past(here: Served) -> tuple[str, ...]:
+    return (
+        *all_pages(here),
         "/runs?at=2400",
         "/submit?at=2400",
         "/incidents?at=2400",
@@ -119,14 +109,56 @@ def test_axe_finds_nothing_on_any_page_and_none_complains(whole: bool, odd_towne
         "/machines?at=1200",
         "/costs?at=1200",
         "/?keys",
-        f"/runs/{named(odd_towned, 'ok-run')['run_id']}?at=2400&tab=output",
+        f"/runs/{named(here, 'ok-run')['run_id']}?at=2400&tab=output",
     )
-    for number, path in enumerate(paths if whole else kinds(paths)):
-        for seen in looks if whole else [looks[number % len(looks)]]:
+
+
+def complains(seen: Seen, path: str) -> list[str]:
+    """What a page complains of; that of a missing thing of its 404 too."""
+    is_missing = "nobody" in path or "99999999" in path or path == "/nosuch"
+    return [text for text in seen.complaints if not (is_missing and "status of 40" in text)]
+
+
+def test_axe_finds_nothing_on_a_page_of_each_kind(odd_towned: Served, see: See) -> None:
+    """In turn in both themes, on a desk and as narrow as a phone, where nothing is wider than 360 pixels either; none
+    complains or asks anybody else.
+    """
+    seen = see(odd_towned.url, reduced_motion="reduce", **DESK)
+    page = seen.go("/")
+    for number, path in enumerate(kinds(live_and_past(odd_towned))):
+        narrow = number % 2 == 1
+        page.emulate_media(color_scheme="dark" if number % 4 in (1, 2) else "light")
+        follow(seen, path)
+        if path == "/?keys":
+            page.keyboard.press("?")
+            page.get_by_role("dialog", name="Keys").wait_for()
+        found = [] if narrow else violations(seen)
+        page.set_viewport_size(PHONE["viewport"])
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+        assert (found or (violations(seen) if narrow else [])) == [], path
+        page.set_viewport_size(DESK["viewport"])
+        assert complains(seen, path) == [], path
+        seen.complaints.clear()
+        page.keyboard.press("Escape")
+    assert seen.elsewhere() == []
+
+
+@pytest.mark.long
+def test_axe_finds_nothing_on_any_page_and_none_complains(odd_towned: Served, see: See) -> None:
+    """Every rule of axe holds on every page, live and past, in both themes, on a desk and on a phone; nothing is wider
+    than the screen or than 360 pixels, complains or comes from elsewhere; on a desk nothing shifts.
+    """
+    from axe_playwright_python.sync_playwright import Axe
+
+    looks = [
+        see(odd_towned.url, color_scheme=scheme, reduced_motion="reduce", **size)
+        for size, scheme in ((DESK, "light"), (PHONE, "dark"), (DESK, "dark"), (PHONE, "light"))
+    ]
+    for path in live_and_past(odd_towned):
+        for seen in looks:
             seen.complaints.clear()
             page = seen.go(path)
-            is_missing = "nobody" in path or "99999999" in path or path == "/nosuch"
-            assert [text for text in seen.complaints if not (is_missing and "status of 40" in text)] == [], path
+            assert complains(seen, path) == [], path
             assert seen.elsewhere() == []
             page_size = page.viewport_size or DESK["viewport"]
             width = page_size["width"]
@@ -154,8 +186,9 @@ def test_a_phone_needs_no_sideways_scroll_on_a_run_of_slurm(
     runs = here.client.get("/api/runs?limit=200").json()["runs"]
     alike = {(run["state"], run["reason"], len(run["transitions"]), run["attempts"]): run for run in runs}
     assert {run["state"] for run in alike.values()} == {"succeeded", "finishing", "failed"}
+    page = seen.go("/runs")
     for run in runs if whole else alike.values():
-        page = seen.go(f"/runs/{run['run_id']}")
+        follow(seen, f"/runs/{run['run_id']}")
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, run["name"]
 
 
@@ -186,15 +219,18 @@ def test_an_empty_record_and_a_missing_thing_are_said_plainly(served: Serve, emp
     of HTTP with a button that cannot help.
     """
     seen = see(served(empty_record).url)
+    page = seen.go("/runs")
     for path in ("/runs", "/record", "/record?show=polls", "/incidents"):
-        assert seen.go(path).locator(".empty").count() >= 1, path
-    assert "No source has been polled" in text_of(seen.page, "#page")
+        follow(seen, path)
+        assert page.locator(".empty").count() >= 1, path
+    assert "No source has been polled" in text_of(page, "#page")
     for path in ("/", "/machines", "/costs"):
-        page = seen.go(path)
+        follow(seen, path)
         assert page.locator(".empty code").first.inner_text().startswith(("steno ", "STENO_")), path
     assert seen.complaints == []
     for kind in ("run", "machine"):
-        words = seen.go(f"/{kind}s/nobody").get_by_text(f"The record has no {kind} nobody.")
+        follow(seen, f"/{kind}s/nobody")
+        words = page.get_by_text(f"The record has no {kind} nobody.")
         words.wait_for()
         assert "404" not in text_of(words.page, "main")
     seen.go("/record/99999999").get_by_text("There is no such position.").wait_for()
@@ -324,8 +360,9 @@ def test_a_run_in_the_past_is_the_run_as_it_was(towned: Served, see: See) -> Non
     """At each transition the page shows that state, offers no stop, and says that output is shown as it is now."""
     run = named(towned, "retry-run")
     seen = see(towned.url)
+    page = seen.go(f"/runs/{run['run_id']}?at={run['transitions'][0]['position']}")
     for move in run["transitions"]:
-        page = seen.go(f"/runs/{run['run_id']}?at={move['position']}")
+        follow(seen, f"/runs/{run['run_id']}?at={move['position']}")
         assert text_of(page, ".run-verdict").startswith(move["to"])
         assert "As of" in text_of(page, ".strip")
         assert page.get_by_role("button", name="Stop").count() == 0

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from stenolab.browser import text_of
+from stenotest import steno_process
+from stenotest.command_line import VARIABLES
+from stenotest.kernels import AT_ONCE
 
 if TYPE_CHECKING:
     from conftest import Serve
@@ -19,13 +25,20 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def up(steno: Steno, tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of `steno up` on this machine's own provider."""
-    running = steno.up("--port", "0", STENO_KERNEL_UNSAFE_LOCAL="true")
-    match = re.search(r"serving (http://\S+) ", running.out)
-    assert match is not None, running.out
-    return match[1]
+    folder = tmp_path_factory.mktemp("up")
+    home = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8", "STENO_KERNEL_UNSAFE_LOCAL": "true"}
+    options = {"program": AT_ONCE, "env": home | VARIABLES, "cwd": folder, "text": True}
+    with steno_process.Popen(["up"], stdout=subprocess.PIPE, **options) as process:
+        try:
+            yield next(match[1] for line in process.stdout if (match := re.search(r"serving (http://\S+) ", line)))
+            process.terminate()
+            for _ in process.stdout:
+                pass  # until it has ended
+        finally:
+            process.kill()
 
 
 def test_a_command_is_submitted_followed_and_stopped(up: str, see: See) -> None:
@@ -123,7 +136,11 @@ def test_tab_indents_and_escape_leaves(up: str, see: See) -> None:
 @pytest.mark.parametrize(
     ("provider", "why"),
     [
-        ("slurm", "the provider slurm cannot run kernels: its tasks have no containers"),
+        pytest.param(
+            "slurm",
+            "the provider slurm cannot run kernels: its tasks have no containers",
+            marks=pytest.mark.long,
+        ),
         ("local", "kernels run in containers only, and here they cannot"),
     ],
 )

@@ -193,9 +193,9 @@ def shown(words: Sequence[object], home: Path, environment: Mapping[str, str]) -
     ("words", "what"),
     [
         (("import", TRACE), "importing"),
-        (("replay", TRACE), "replaying under the rules in force"),
+        pytest.param(("replay", TRACE), "replaying under the rules in force", marks=pytest.mark.long),
         (("replay",), "replaying under the rules in force"),
-        (("replay", "--diff", "2025-12-sdk"), "replaying under 2025-12-sdk"),
+        pytest.param(("replay", "--diff", "2025-12-sdk"), "replaying under 2025-12-sdk", marks=pytest.mark.long),
         (("export", "--trace", "all.jsonl"), "exporting"),
         (("verify",), "verifying"),
     ],
