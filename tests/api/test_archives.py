@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from stenotest.shared_pages import follow
 from stenotest.waiting import wait
 
 from steno.cli.wiring.files import trace_reading
@@ -183,10 +182,10 @@ def test_the_dashboard_marks_archives_and_calls_none_blind(
     assert "blind" not in page.locator(".strip").inner_text()
     assert page.get_by_role("heading", name="Recently ended").count() == 0, "no live run has ended"
     for place in ("/runs", "/machines", "/costs?by=vm", "/costs?by=run"):
-        follow(seen, place)
+        seen.go(place)
         assert page.locator("td", has_text="archive").count() > 0, place
     vm = next(vm for vm in told(here.client, "/api/vms?limit=100")["vms"] if vm["archive"] == OPEN)
-    follow(seen, f"/machines/{vm['vm_id']}")
+    seen.go(f"/machines/{vm['vm_id']}")
     assert "up, to the last poll" in page.locator("#page").inner_text()
     assert page.get_by_role("button", name="Stop").count() == 0
     assert seen.complaints == []

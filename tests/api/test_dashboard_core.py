@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from stenolab.dashboard import Busy, told
-from stenotest.shared_pages import follow
 from stenotest.waiting import wait
 
 from steno.engine.providers.registry import READINGS
@@ -41,6 +40,7 @@ def test_every_page_is_drawn_without_complaint_or_shift_and_asks_nobody_else(
     here = served(busy.path, budget__total="1400")
     seen = see(here.url)
     for path in PAGES:
+        seen.page.goto("about:blank")
         seen.go(path)
         seen.until("document.querySelector('.strip').innerText.includes('Live')")
         head = busy.goes_on(20)
@@ -264,7 +264,7 @@ def test_a_blind_source_cannot_be_overlooked(towned: Served, see: See) -> None:
     seen = see(towned.url)
     page = seen.go("/runs")
     for path in PAGES:
-        follow(seen, path)
+        seen.go(path)
         page.wait_for_selector(".strip.blind")
         assert "blind: not polled since 2026" in page.locator(".strip").inner_text()
 

@@ -10,7 +10,7 @@ import pytest
 from stenolab.browser import text_of
 from stenolab.dashboard import told
 from stenotest.kernel_record import ToldTime, kernel_record
-from stenotest.shared_pages import follow, violations
+from stenotest.shared_pages import violations
 
 if TYPE_CHECKING:
     from conftest import Serve, Served
@@ -248,7 +248,7 @@ def test_axe_finds_nothing_and_a_phone_is_wide_enough(here: Served, see: See) ->
     page = seen.go("/runs")
     for number, path in enumerate(PATHS):
         page.emulate_media(color_scheme=("light", "dark")[number % 2])
-        follow(seen, path)
+        seen.go(path)
         if path == "/kernels":
             page.locator("summary").first.click()
         assert violations(seen) == [], path
@@ -268,6 +268,7 @@ def test_axe_finds_nothing_and_nothing_scrolls_sideways(here: Served, see: See) 
     ]
     for path in PATHS:
         for seen in looks:
+            seen.page.goto("about:blank")
             page = seen.go(path)
             assert seen.shifted() < 0.02, path
             if path == "/kernels":

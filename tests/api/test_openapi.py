@@ -168,9 +168,7 @@ ENDLESS = "stream|/api/amd/submit"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "phases", ["examples", pytest.param("examples,coverage,fuzzing", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("phases", ["examples", pytest.param("examples,coverage,fuzzing", marks=pytest.mark.long)])
 def test_schemathesis_finds_nothing(served: Callable[..., Any], town: Path, tmp_path: Path, phases: str) -> None:
     """Every operation that ends, every check of schemathesis; with `long` also data that does not fit the document and
     any data, which test_fuzz sends too.

@@ -39,7 +39,8 @@ def test_the_last_lines_of_an_output(steno: Steno) -> None:
         assert steno("logs", "lines", "--tail", "3", *follow).stdout.split() == ["39", "40", "rest"]
         assert steno("logs", "lines", "-n", "500", *follow).stdout.split()[0] == "1"
         texts = [
-            json.loads(line)["text"] for line in steno("logs", "lines", "-n", "2", "--json", *follow).stdout.splitlines()
+            json.loads(line)["text"]
+            for line in steno("logs", "lines", "-n", "2", "--json", *follow).stdout.splitlines()
         ]
         assert texts == ["40", "rest"]
     assert "0 is not in the range" in refused(steno("logs", "lines", "-n", "0"), 2)

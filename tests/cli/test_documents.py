@@ -27,7 +27,7 @@ from steno.events.store.record import Record
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EACH_CHANGE = ("README.md", "docs/archives.md", "docs/notifications.md", "docs/rules.md")
-"""Pages whose commands are typed for each change; those of the others are parsed then (`tests/project/test_docs.py`)."""
+"""Pages whose commands are typed for each change; `tests/project/test_docs.py` parses those of the others."""
 Words = Mapping[str, str]
 
 

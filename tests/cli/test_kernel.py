@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from stenotest.command_line import Steno, refused
 from stenotest import steno_process
+from stenotest.command_line import Steno, refused
 from stenotest.kernel_record import ToldTime, kernel_record
 from stenotest.kernels import AT_ONCE
 from stenotest.waiting import LIMIT_S

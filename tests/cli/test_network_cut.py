@@ -282,8 +282,8 @@ def test_neither_cap_nor_budget_is_exceeded(
     processes: int,
     requests: int,
 ) -> None:
-    """Several processes take requests, one of them records: as many runs get their place as budget and cap allow, and each
-    other request waits or was refused.
+    """Several processes take requests, one of them records: as many runs get their place as budget and cap allow, and
+    each other request waits or was refused.
     """
     environment |= {"STENO_RECORD": postgres_url, "STENO_MAX_VMS": cap, "STENO_BUDGET": budget, **DOLLAR_EACH}
     urls = []

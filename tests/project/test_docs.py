@@ -35,7 +35,7 @@ VARIABLE = re.compile(r"\b((?:STENO|AMD)_[A-Z][A-Z0-9_]+)\b")
 NOT_SETTINGS = {
     "STENO_DEBUG", "STENO_EXAMPLE_FOLDER", "STENO_PICTURES", "STENO_REQUIRE_LAB", "STENO_TEST_POSTGRES",
     "STENO_TEST_POSTGRES_BIN", "STENO_TEST_STORE", "STENO_TEST_SEGMENTS", "STENO_TEST_EXAMPLES",
-    "STENO_TEST_SERVERS", "STENO_CHECKPOINT_DIR", "STENO_OUTPUT_DIR", "STENO_TOTAL_ELAPSED", "STENO_KEEP_IDLE",
+    "STENO_TEST_SERVERS", "STENO_TEST_FORK", "STENO_CHECKPOINT_DIR", "STENO_OUTPUT_DIR", "STENO_TOTAL_ELAPSED", "STENO_KEEP_IDLE",
     "AMD_SERIALIZE_KERNEL",
 }  # fmt: skip
 
@@ -123,7 +123,9 @@ def parse(words: list[str]) -> None:
             context, command = inner.make_context(name, rest, parent=context), inner
 
 
-@pytest.mark.parametrize("path", [path for path in DOCS if path.suffix == ".md"], ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path", [path for path in DOCS if path.suffix == ".md"], ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_every_command_that_a_reader_types_is_parsed(path: Path) -> None:
     """Those of most pages are typed by `make test-long` only (`tests/cli/test_documents.py`)."""
     for command in commands_of(path):

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from click.testing import CliRunner, Result
-from stenotest import steno_process
 
 from steno.cli.program import run as run_command
 from steno.cli.program import steno
 from steno.cli.wiring.app import App
+from stenotest import steno_process
 
 UNSET = ("STENO_PROVIDER", "STENO_PROJECT", "DSTACK_PROJECT", "FORCE_COLOR", "AMD_GRANT_CREDITS_TOTAL")
 
