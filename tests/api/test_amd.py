@@ -21,7 +21,7 @@ import pytest
 from httpx_sse import connect_sse
 from stenotest import steno_process
 from stenotest.command_line import VARIABLES
-from stenotest.kernels import AT_ONCE, BRIEF, DOING, SHIPPED, asked, briefly
+from stenotest.kernels import AT_ONCE, DOING, SHIPPED, asked, briefly
 from stenotest.waiting import LIMIT_S
 
 from steno.events.clock import SystemClock
@@ -234,9 +234,9 @@ def test_the_seeds_request_byte_for_byte_cold_then_warm(url: str, site: Site) ->
     assert cold[-1]["cost_usd"] > 0
     assert cold[-1]["elapsed_seconds"] > cold[2]["elapsed_seconds"] > 0
 
-    warm = posted(url, asked(problem_def=BRIEF))  # its process may be seen before it has begun: "PROVISIONING"
-    assert statuses(warm)[statuses(warm).index("COMPILING") :] == statuses(cold)[2:]
-    assert (warm[-1]["status"], warm[-1]["vm_state"]) == ("BENCHMARKED", "WARM_REUSE")
+    warm = posted(url, asked(endpoint="checker"))  # its process may be seen before it has begun: "PROVISIONING"
+    assert statuses(warm)[statuses(warm).index("COMPILING") :] == statuses(cold)[2:8]
+    assert (warm[-1]["status"], warm[-1]["vm_state"]) == ("CHECKED", "WARM_REUSE")
     assert warm[-1]["vm_metrics"]["vm_id"] == cold[-1]["vm_metrics"]["vm_id"]
 
     figures = shown(url, "/api/amd/metrics", warm[-1]["position"])
