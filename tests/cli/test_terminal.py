@@ -156,9 +156,8 @@ def test_a_providers_texts_stay_on_their_line(tmp_path: Path) -> None:
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C.UTF-8"}
     trace = DstackHistory().listed(item).write(tmp_path / "trace.jsonl")
     assert on_terminal(["import", str(trace)], cwd=tmp_path, env=environment).code == 0
-    run_id = json.loads(on_terminal(["ps", "--all", "--json"], cwd=tmp_path, env=environment).terminal)["runs"][0][
-        "run_id"
-    ]
+    ps = on_terminal(["ps", "--all", "--json"], cwd=tmp_path, env=environment, streams=("stdout",))
+    run_id = json.loads(ps.terminal)["runs"][0]["run_id"]
     for words in (["ps", "--all"], ["ps", "--all", "--wide"], ["show", run_id], ["timeline", run_id], ["incidents"]):
         code, text, _ = on_terminal(words, cwd=tmp_path, env=environment)
         assert code == 0, text
