@@ -104,7 +104,7 @@ def live_and_past(here: Served) -> tuple[str, ...]:
 
 
 def complains(seen: Seen, path: str) -> list[str]:
-    """What a page complains of; that of a missing thing of its 404 too."""
+    """The complaints of a page; but a page of a missing thing may complain of its 404."""
     is_missing = "nobody" in path or "99999999" in path or path == "/nosuch"
     return [text for text in seen.complaints if not (is_missing and "status of 40" in text)]
 
@@ -123,10 +123,10 @@ def test_axe_finds_nothing_on_a_page_of_each_kind(odd_towned: Served, see: See) 
             page.keyboard.press("?")
             page.get_by_role("dialog", name="Keys").wait_for()
         colours = any(part in path for part in COLOURFUL) or path == "/"
-        found = [] if narrow else violations(seen, colours=colours)
+        wide = [] if narrow else violations(seen, colours=colours)
         page.set_viewport_size(PHONE["viewport"])
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
-        assert (found or (violations(seen, colours=colours) if narrow else [])) == [], path
+        assert (wide or (violations(seen, colours=colours) if narrow else [])) == [], path
         page.set_viewport_size(DESK["viewport"])
         assert complains(seen, path) == [], path
         seen.complaints.clear()

@@ -56,7 +56,7 @@ READS: Final = {
     "import": (), "rebuild": (), "token": (), "vms": ("stop", "gone", "keep"), "budget": (),
     "notify": ("test",), "kernel": ("submit",), "replay": ("--jobs", "--dask"), "db": ("restore", "upgrade"),
 }  # fmt: skip
-"""Commands that start, stop and await nothing, and the words with which they do."""
+"""Commands that start, stop and await nothing; each with the words that make it do so."""
 FOLLOWS: Final = {"-f", "--follow", "--wait", "--watch"}
 TAKES_A_WORD: Final = ("--record",)
 

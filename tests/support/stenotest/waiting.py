@@ -11,7 +11,7 @@ LIMIT_S = 600.0
 """It ends a hang and judges no speed: ten times what the slowest of our machines ever needed for one wait."""
 LONGEST_PAUSE_S = 1.0
 BREATH_S = 0.4
-"""At most so long between two looks that are dear; shorter ones take a third of a core."""
+"""At most so long between two looks that are dear; they take a third of a core."""
 
 
 class StillWaiting(AssertionError):
