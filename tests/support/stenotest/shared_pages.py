@@ -1,5 +1,5 @@
-"""`see` for folders of many tests in the browser: a page that one test leaves is the page of the next test. A fresh page
-costs as much as the rest of most tests: its process starts, and compiles every script.
+"""`see` for folders of many tests in the browser: a page that one test leaves is the page of the next test. A fresh
+page costs as much as the rest of most tests: its process starts, and compiles every script.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _leave(seen: Seen, options: dict[str, Any]) -> None:
 
 
 def violations(seen: Seen, *, colours: bool = True) -> list[Any]:
-    """The violations that axe finds on the page; its script is read once a document. Contrast of colours is most of its work."""
+    """The violations of axe's rules on the page; `colours`: also those of contrast, which is most of the work."""
     from axe_playwright_python.sync_playwright import Axe
 
     if not seen.page.evaluate("Boolean(window.axe)"):
