@@ -76,8 +76,8 @@ test: .venv/.dev
 
 test-long: .venv/.dev lab
 	STENO_TEST_FORK=0 STENO_TEST_EXAMPLES=400 $(BIN)/pytest -n 2 --dist loadgroup -m "long or hypothesis"
-	STENO_TEST_STORE=postgres $(BIN)/pytest -n 2 --dist loadgroup -m "not long" tests/cli
-	STENO_TEST_SEGMENTS=small $(BIN)/pytest -n 2 --dist loadgroup -m "not long" tests/engine/control tests/api tests/cli
+	STENO_TEST_FORK=1 STENO_TEST_STORE=postgres $(BIN)/pytest -n 2 --dist loadgroup -m "not long" tests/cli
+	STENO_TEST_FORK=1 STENO_TEST_SEGMENTS=small $(BIN)/pytest -n 2 --dist loadgroup -m "not long" tests/engine/control tests/api tests/cli
 
 # Once, not by each of pytest's processes; what changes later, each of them compiles.
 bytecode: .venv/.bytecode

@@ -19,7 +19,7 @@ import httpx
 import msgspec
 import pytest
 from stenolab.dashboard import Busy
-from stenotest import steno_process
+from stenotest import shared_pages, steno_process
 from stenotest.command_line import VARIABLES
 from stenotest.frozen_time import Hands, time_in_hand
 from stenotest.service import Served, isolated
@@ -39,6 +39,8 @@ TRACES = Path(__file__).parent.parent / "traces"
 TOWN = ("success", "failure", "warm_reuse", "several", "retry_success", "no_capacity", "unreachable")
 """Recordings of a genuine server that together have runs of every end, machines, costs, gaps and anomalies."""
 _READY = re.compile(r"serving (http://\S+) ")
+
+see, _free = shared_pages.see, shared_pages._free
 
 QUICK = frozenset({"test_openapi.py", "test_reads.py"})
 """Files of the quick tests; each test of the others starts a service of its own and is left out of `make check`."""

@@ -21,7 +21,7 @@ import pytest
 from httpx_sse import connect_sse
 from stenotest import steno_process
 from stenotest.command_line import VARIABLES
-from stenotest.kernels import BRIEF, DOING, SHIPPED, asked, briefly
+from stenotest.kernels import AT_ONCE, DOING, SHIPPED, asked, briefly
 from stenotest.waiting import LIMIT_S
 
 from steno.events.clock import SystemClock
@@ -79,7 +79,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         pass
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8", **PRICED}
     words = ["up", "--record", str(record)]
-    with steno_process.Popen(words, env=environment | VARIABLES, cwd=folder, stdout=subprocess.DEVNULL) as up:
+    options = {"program": AT_ONCE, "env": environment | VARIABLES, "cwd": folder, "stdout": subprocess.DEVNULL}
+    with steno_process.Popen(words, **options) as up:
         try:
             yield Site(record, environment)
             up.terminate()
@@ -233,9 +234,9 @@ def test_the_seeds_request_byte_for_byte_cold_then_warm(url: str, site: Site) ->
     assert cold[-1]["cost_usd"] > 0
     assert cold[-1]["elapsed_seconds"] > cold[2]["elapsed_seconds"] > 0
 
-    warm = posted(url, asked(problem_def=BRIEF))  # its process may be seen before it has begun: "PROVISIONING"
-    assert statuses(warm)[statuses(warm).index("COMPILING") :] == statuses(cold)[2:]
-    assert (warm[-1]["status"], warm[-1]["vm_state"]) == ("BENCHMARKED", "WARM_REUSE")
+    warm = posted(url, asked(endpoint="checker"))  # its process may be seen before it has begun: "PROVISIONING"
+    assert statuses(warm)[statuses(warm).index("COMPILING") :] == statuses(cold)[2:8]
+    assert (warm[-1]["status"], warm[-1]["vm_state"]) == ("CHECKED", "WARM_REUSE")
     assert warm[-1]["vm_metrics"]["vm_id"] == cold[-1]["vm_metrics"]["vm_id"]
 
     figures = shown(url, "/api/amd/metrics", warm[-1]["position"])
@@ -252,7 +253,7 @@ def test_the_seeds_request_byte_for_byte_cold_then_warm(url: str, site: Site) ->
     [
         ("int nothing;", "COMPILE_ERROR", "compile_error"),
         (BAD, "WRONG_ANSWER", "wrong_answer"),
-        (DOING % "abort();", "RUNTIME_ERROR", "runtime_error"),
+        pytest.param(DOING % "abort();", "RUNTIME_ERROR", "runtime_error", marks=pytest.mark.long),
     ],
 )
 def test_a_failure_ends_in_what_was_wrong(url: str, source: str, status: str, reason: str) -> None:
@@ -267,8 +268,11 @@ def test_a_failure_ends_in_what_was_wrong(url: str, source: str, status: str, re
 
 
 def test_a_check_ends_checked_and_can_be_taken_up_anywhere(site: Site, served: Serve, url: str) -> None:
-    """From every position of the story comes the rest of it, the same after a restart of the service."""
-    whole = posted(url, asked(endpoint="checker"))
+    """From every position of the story comes the rest of it, the same after a restart of the service. The same key is
+    the same kernel, however often it comes; with another body it is refused.
+    """
+    body, key = asked(endpoint="checker"), "key-of-a-front-end"
+    whole = posted(url, body, **{"Idempotency-Key": key})
     assert statuses(whole)[-1] == "CHECKED"
     assert "BENCHMARKING" not in statuses(whole)
     run_id, again = whole[0]["run_id"], served(site.record, kernel__unsafe_local="true").url
@@ -278,14 +282,8 @@ def test_a_check_ends_checked_and_can_be_taken_up_anywhere(site: Site, served: S
         for index in (0, len(whole) // 2, len(whole) - 1):
             rest = resumed(where, run_id, whole[index]["position"])
             assert [item["position"] for item in rest] == [position for position, *_ in story[index + 1 :]]
-    assert [item["position"] for item in resumed(url, whole[0]["name"])] == [position for position, *_ in story]
-
-
-def test_the_same_key_is_the_same_kernel(url: str) -> None:
-    """However often it comes; with another body it is refused."""
-    body, key = asked(endpoint="checker"), "key-of-a-front-end"
-    first, second = posted(url, body, **{"Idempotency-Key": key}), posted(url, body, **{"Idempotency-Key": key})
-    assert [item["position"] for item in first] == [item["position"] for item in second]
+    for answered in (resumed(url, whole[0]["name"]), posted(url, body, **{"Idempotency-Key": key})):
+        assert [item["position"] for item in answered] == [position for position, *_ in story]
     with refused(url, asked(endpoint="benchmark"), Idempotency_Key=key) as problem:
         assert problem["status"] == 409
 
@@ -293,7 +291,7 @@ def test_the_same_key_is_the_same_kernel(url: str) -> None:
 def test_nobody_who_reads_the_record_reads_a_solution(url: str, site: Site) -> None:
     """It is a secret of its request: kept until the provider has it, then gone; frames do not repeat it."""
     source = "// nobody else's business 7f3a\n" + SHIPPED["vector-add"].example
-    posted(url, asked(solution_code=source, problem_def=BRIEF))
+    posted(url, asked(solution_code=source, endpoint="checker"))
     for path in site.record.parent.glob("record.db*"):
         if path.is_file():
             assert b"nobody else's business" not in path.read_bytes()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from stenolab.browser import PHONE
@@ -39,28 +39,30 @@ def test_what_everything_cost_stands_beside_the_providers_figure(served: Serve, 
     assert seen.complaints == []
 
 
-def test_the_range_moves_the_table_with_the_charts(served: Serve, tmp_path: Path, see: See) -> None:
+@pytest.mark.parametrize("options", [PHONE, pytest.param({}, marks=pytest.mark.long)], ids=["phone", "desk"])
+def test_the_range_moves_the_table_with_the_charts(
+    served: Serve, tmp_path: Path, see: See, options: dict[str, Any]
+) -> None:
     """Their totals are the same in each range, and a range in which nothing was billed says so; on a phone too."""
     start = SystemClock().now() - 20 * DAY
     here = served(busy_weeks(tmp_path / "weeks.db", days=6, start=start))
     whole = f"${float(told(here.client, '/api/costs')['total']['total_usd']):.4f}"
-    for options in ({}, PHONE):
-        seen = see(here.url, **options)
-        page = seen.go("/costs?by=day")
-        total = page.locator(".costs-grid table.table").first.locator("tfoot td").last
-        total.wait_for()
-        assert total.inner_text() == whole
-        for days in ("7", "all", "30"):
-            page.get_by_label("Range").select_option(days)
-            if days == "7":
-                seen.until("document.querySelector('.costs-grid')?.innerText.includes('Nothing in this range')")
-            else:
-                seen.until(f"document.querySelector('.costs-grid table.table tfoot')?.innerText.includes({whole!r})")
-            assert page.evaluate("document.documentElement.scrollWidth") <= page.evaluate("innerWidth")
-        seen.go(f"/costs?by=day&range=90&at={told(here.client, '/api/record')['position'] // 2}")
-        label = page.locator(".charts svg[aria-label^='Spend of']").first.get_attribute("aria-label")
-        assert str(label).endswith(total.inner_text())
-        assert seen.complaints == []
+    seen = see(here.url, **options)
+    page = seen.go("/costs?by=day")
+    total = page.locator(".costs-grid table.table").first.locator("tfoot td").last
+    total.wait_for()
+    assert total.inner_text() == whole
+    for days in ("7", "all", "30"):
+        page.get_by_label("Range").select_option(days)
+        if days == "7":
+            seen.until("document.querySelector('.costs-grid')?.innerText.includes('Nothing in this range')")
+        else:
+            seen.until(f"document.querySelector('.costs-grid table.table tfoot')?.innerText.includes({whole!r})")
+        assert page.evaluate("document.documentElement.scrollWidth") <= page.evaluate("innerWidth")
+    seen.go(f"/costs?by=day&range=90&at={told(here.client, '/api/record')['position'] // 2}")
+    label = page.locator(".charts svg[aria-label^='Spend of']").first.get_attribute("aria-label")
+    assert str(label).endswith(total.inner_text())
+    assert seen.complaints == []
 
 
 def test_rows_of_a_long_record_are_paged_and_the_sums_are_of_all(served: Serve, tmp_path: Path, see: See) -> None:

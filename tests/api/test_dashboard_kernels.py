@@ -10,6 +10,7 @@ import pytest
 from stenolab.browser import text_of
 from stenolab.dashboard import told
 from stenotest.kernel_record import ToldTime, kernel_record
+from stenotest.shared_pages import violations
 
 if TYPE_CHECKING:
     from conftest import Serve, Served
@@ -238,10 +239,26 @@ def test_the_keyboard_goes_to_the_page_and_its_filter(here: Served, see: See) ->
     )
 
 
-@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.long)], ids=["some", "all"])
-def test_axe_finds_nothing_and_nothing_scrolls_sideways(whole: bool, here: Served, see: See) -> None:
+PATHS = ("/kernels", "/kernels?dtype=int32", "/runs/add-13", "/runs/same", "/runs/broken", "/runs/cheat")
+
+
+def test_axe_finds_nothing_and_a_phone_is_wide_enough(here: Served, see: See) -> None:
+    """With the table of the plot open; each page once, in turn in both themes; `long` has the colours of all."""
+    seen = see(here.url, reduced_motion="reduce", viewport={"width": 390, "height": 900})
+    page = seen.go("/runs")
+    for number, path in enumerate(PATHS):
+        page.emulate_media(color_scheme=("light", "dark")[number % 2])
+        seen.go(path)
+        if path == "/kernels":
+            page.locator("summary").first.click()
+        assert violations(seen, colours=number % 3 == 0) == [], path
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+
+
+@pytest.mark.long
+def test_axe_finds_nothing_and_nothing_scrolls_sideways(here: Served, see: See) -> None:
     """In both themes, with the table of the plot open; the boards and the page of a kernel fit a desk and a phone, and
-    do not shift. Without `long` each page is looked at once, in turn in one of the themes and widths.
+    do not shift.
     """
     from axe_playwright_python.sync_playwright import Axe
 
@@ -249,17 +266,9 @@ def test_axe_finds_nothing_and_nothing_scrolls_sideways(whole: bool, here: Serve
         see(here.url, color_scheme=scheme, reduced_motion="reduce", viewport={"width": width, "height": 900})
         for width, scheme in ((1440, "dark"), (390, "light"), (390, "dark"), (1440, "light"))
     ]
-    paths = (
-        "/kernels",
-        "/kernels",
-        "/kernels?dtype=int32",
-        "/runs/add-13",
-        "/runs/same",
-        "/runs/broken",
-        "/runs/cheat",
-    )
-    for number, path in enumerate(paths):
-        for seen in looks if whole else [looks[number % len(looks)]]:
+    for path in PATHS:
+        for seen in looks:
+            seen.page.goto("about:blank")
             page = seen.go(path)
             assert seen.shifted() < 0.02, path
             if path == "/kernels":

@@ -9,6 +9,7 @@ import pytest
 from stenolab.browser import PHONE
 from stenolab.dashboard import told
 from stenotest.big import polls
+from stenotest.shared_pages import violations
 
 from steno.engine.providers.registry import READINGS
 from steno.events.clock import SECOND, SystemClock
@@ -17,7 +18,7 @@ from steno.events.store.record import Record
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Serve, Served
+    from conftest import Serve
     from stenolab.browser import See
 
     from steno.events.poll import Poll
@@ -43,20 +44,16 @@ def pair(tmp_path: Path) -> Path:
     return path
 
 
-def test_only_the_lanes_of_a_silent_source_are_hatched(pair: Path, served: Serve, see: See) -> None:
+@pytest.mark.parametrize("options", [PHONE, pytest.param({}, marks=pytest.mark.long)], ids=["phone", "desk"])
+def test_only_the_lanes_of_a_silent_source_are_hatched(
+    pair: Path, served: Serve, see: See, options: dict[str, Any]
+) -> None:
     """The handle says which source it was, every lane says whose machine it has, and machines of two sources never
     share one, whatever they are called; on a desk and on a phone.
     """
     here = served(pair)
     head = told(here.client, "/api/record")["position"]
     overview = told(here.client, "/api/overview", at=head)
-    for options in ({}, PHONE):
-        _hatched(here, head, overview, see, options)
-
-
-def _hatched(here: Served, head: int, overview: dict[str, Any], see: See, options: dict[str, Any]) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
     seen = see(here.url, reduced_motion="reduce", **options)
     page = seen.go(f"/?at={head}")  # a moment stands: live, both would be blind by and by
     seen.until("document.querySelector('.lane svg.unseen') && document.querySelector('.gap-handle')")
@@ -83,8 +80,7 @@ def _hatched(here: Served, head: int, overview: dict[str, Any], see: See, option
     assert page.evaluate("document.documentElement.scrollWidth") <= page.evaluate("innerWidth")
     assert seen.shifted() < 0.01
     assert seen.complaints == []
-    report = Axe().run(page, options={"reporter": "no-passes"})
-    assert report.violations_count == 0, report.generate_report()
+    assert violations(seen) == []
     machine = next(lane["vm"]["vm_id"] for lane in overview["lanes"] if lane["vm"]["source"] == "dstack/other")
     page = seen.go(f"/machines/{machine}?at={head}")
     page.wait_for_selector("dl.facts")

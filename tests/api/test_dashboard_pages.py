@@ -30,116 +30,7 @@ def named(here: Served, name: str) -> dict[str, Any]:
     return run
 
 
-def all_pages(here: Served) -> tuple[str, ...]:
-    """Every page, with everything that can be shown on it."""
-    run, other = named(here, "retry-run"), named(here, "bad-run")
-    poll, seen = (
-        run["evidence"][-1],
-        here.client.get("/api/events?type=RunObserved&limit=1").json()["events"][0]["position"],
-    )
-    return (
-        "/",
-        "/runs",
-        "/runs?state=failed",
-        "/runs?search=nothing-like-it",
-        "/runs?user=admin&order=cost&since=2020-01-01",
-        *(f"/runs/{run['run_id']}?tab={tab}" for tab in ("why", "cost", "events")),
-        f"/runs/{run['run_id']}?from={other['run_id']}",
-        "/runs/nobody",
-        f"/compare?a={run['run_id']}&b={other['run_id']}",
-        f"/compare?a={run['run_id']}",
-        "/compare",
-        "/machines",
-        f"/machines/{here.client.get('/api/vms').json()['vms'][0]['vm_id']}",
-        "/machines/nobody",
-        "/costs",
-        "/kernels",
-        "/record",
-        "/record?show=polls",
-        "/record?type=RunObserved",
-        f"/record/{poll}",
-        f"/record/{seen}",
-        "/record/99999999",
-        "/incidents",
-        "/cases",
-        "/changes?hours=720",
-        "/report?month=2026-11",
-        "/report?month=2020-01",
-        "/cases?case=1",
-        "/submit",
-        "/submit?what=command",
-        "/docs",
-        "/docs#submitRun",
-        "/admin",
-        "/admin?show=audit",
-        "/admin?show=tokens",
-        "/login",
-        "/nosuch",
-    )
-
-
-DESK: dict[str, Any] = {"viewport": {"width": 1440, "height": 900}}
 SOME_OR_ALL = pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.long)], ids=["some", "all"])
-ALIKE = (
-    "state=", "search=nothing", "user=", "tab=events", "?at=1200", "type=", "/machines/nobody", "/compare?a=",
-    "#submitRun", "/runs?at=", "/admin?", "/incidents?at=", "/kernels",
-)  # fmt: skip
-"""In the paths of pages that are shown by the same code as another page of the list, with other rows."""
-
-
-def kinds(paths: tuple[str, ...]) -> tuple[str, ...]:
-    """A page of each kind, without those that are like another page."""
-    return tuple(path for path in paths if "&b=" in path or not any(part in path for part in ALIKE))
-
-
-# -- every page
-
-
-@SOME_OR_ALL
-def test_axe_finds_nothing_on_any_page_and_none_complains(whole: bool, odd_towned: Served, see: See) -> None:
-    """Every rule of axe holds on every page, live and past, in both themes, on a desk and on a phone; nothing is wider
-    than the screen or than 360 pixels, complains or comes from elsewhere; on a desk nothing shifts. Without `long` one
-    page of each kind is looked at once, in turn as one of the four. A page of a missing thing complains of its 404.
-    """
-    from axe_playwright_python.sync_playwright import Axe
-
-    looks = [
-        see(odd_towned.url, color_scheme=scheme, reduced_motion="reduce", **size)
-        for size, scheme in ((DESK, "light"), (PHONE, "dark"), (DESK, "dark"), (PHONE, "light"))
-    ]
-    paths = (
-        *all_pages(odd_towned),
-        "/runs?at=2400",
-        "/submit?at=2400",
-        "/incidents?at=2400",
-        "/admin?at=2400",
-        "/?at=2400",
-        "/?at=99999999",
-        "/?at=1200",
-        "/machines?at=1200",
-        "/costs?at=1200",
-        "/?keys",
-        f"/runs/{named(odd_towned, 'ok-run')['run_id']}?at=2400&tab=output",
-    )
-    for number, path in enumerate(paths if whole else kinds(paths)):
-        for seen in looks if whole else [looks[number % len(looks)]]:
-            seen.complaints.clear()
-            page = seen.go(path)
-            is_missing = "nobody" in path or "99999999" in path or path == "/nosuch"
-            assert [text for text in seen.complaints if not (is_missing and "status of 40" in text)] == [], path
-            assert seen.elsewhere() == []
-            page_size = page.viewport_size or DESK["viewport"]
-            width = page_size["width"]
-            assert width < 1000 or seen.shifted() < 0.02, path
-            if path == "/?keys":
-                page.keyboard.press("?")
-                page.get_by_role("dialog", name="Keys").wait_for()
-            report = Axe().run(page, options={"reporter": "no-passes"})
-            assert report.violations_count == 0, (path, page.viewport_size, report.generate_report())
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
-            page.set_viewport_size(PHONE["viewport"])
-            assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
-            page.set_viewport_size(page_size)
 
 
 @SOME_OR_ALL
@@ -154,8 +45,9 @@ def test_a_phone_needs_no_sideways_scroll_on_a_run_of_slurm(
     runs = here.client.get("/api/runs?limit=200").json()["runs"]
     alike = {(run["state"], run["reason"], len(run["transitions"]), run["attempts"]): run for run in runs}
     assert {run["state"] for run in alike.values()} == {"succeeded", "finishing", "failed"}
+    page = seen.go("/runs")
     for run in runs if whole else alike.values():
-        page = seen.go(f"/runs/{run['run_id']}")
+        seen.go(f"/runs/{run['run_id']}")
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, run["name"]
 
 
@@ -186,15 +78,18 @@ def test_an_empty_record_and_a_missing_thing_are_said_plainly(served: Serve, emp
     of HTTP with a button that cannot help.
     """
     seen = see(served(empty_record).url)
+    page = seen.go("/runs")
     for path in ("/runs", "/record", "/record?show=polls", "/incidents"):
-        assert seen.go(path).locator(".empty").count() >= 1, path
-    assert "No source has been polled" in text_of(seen.page, "#page")
+        seen.go(path)
+        assert page.locator(".empty").count() >= 1, path
+    assert "No source has been polled" in text_of(page, "#page")
     for path in ("/", "/machines", "/costs"):
-        page = seen.go(path)
+        seen.go(path)
         assert page.locator(".empty code").first.inner_text().startswith(("steno ", "STENO_")), path
     assert seen.complaints == []
     for kind in ("run", "machine"):
-        words = seen.go(f"/{kind}s/nobody").get_by_text(f"The record has no {kind} nobody.")
+        seen.go(f"/{kind}s/nobody")
+        words = page.get_by_text(f"The record has no {kind} nobody.")
         words.wait_for()
         assert "404" not in text_of(words.page, "main")
     seen.go("/record/99999999").get_by_text("There is no such position.").wait_for()
@@ -320,12 +215,16 @@ def test_a_timeline_is_zoomed_and_its_bars_say_what_they_are(towned: Served, see
     assert seen.complaints == []
 
 
-def test_a_run_in_the_past_is_the_run_as_it_was(towned: Served, see: See) -> None:
-    """At each transition the page shows that state, offers no stop, and says that output is shown as it is now."""
+@SOME_OR_ALL
+def test_a_run_in_the_past_is_the_run_as_it_was(whole: bool, towned: Served, see: See) -> None:
+    """At each transition (without `long` at each third) the page shows that state, offers no stop, and says that output
+    is shown as it is now.
+    """
     run = named(towned, "retry-run")
     seen = see(towned.url)
-    for move in run["transitions"]:
-        page = seen.go(f"/runs/{run['run_id']}?at={move['position']}")
+    page = seen.go(f"/runs/{run['run_id']}?at={run['transitions'][0]['position']}")
+    for move in run["transitions"][:: 1 if whole else 3]:
+        seen.go(f"/runs/{run['run_id']}?at={move['position']}")
         assert text_of(page, ".run-verdict").startswith(move["to"])
         assert "As of" in text_of(page, ".strip")
         assert page.get_by_role("button", name="Stop").count() == 0

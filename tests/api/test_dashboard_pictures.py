@@ -23,6 +23,14 @@ Polls = Callable[[str], "tuple[Poll, ...]"]
 Record = Callable[[Path, "Sequence[Poll]"], None]
 
 
+def test_no_committed_picture_is_large() -> None:
+    """A page of the documentation opens at once."""
+    pictures = list((Path(__file__).parents[2] / "docs" / "pictures").glob("dashboard-*.png"))
+    assert len(pictures) >= 2
+    assert [picture.name for picture in pictures if picture.stat().st_size > 200_000] == []
+
+
+@pytest.mark.long
 def test_the_pictures_of_the_documentation(
     served: Serve, empty_record: Path, recorded_again: Record, polls: Polls, tmp_path: Path, see: See
 ) -> None:

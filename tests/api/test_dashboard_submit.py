@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from stenolab.browser import text_of
+from stenotest import steno_process
+from stenotest.command_line import VARIABLES
+from stenotest.kernels import AT_ONCE
 
 if TYPE_CHECKING:
     from conftest import Serve
@@ -19,13 +25,20 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def up(steno: Steno, tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of `steno up` on this machine's own provider."""
-    running = steno.up("--port", "0", STENO_KERNEL_UNSAFE_LOCAL="true")
-    match = re.search(r"serving (http://\S+) ", running.out)
-    assert match is not None, running.out
-    return match[1]
+    folder = tmp_path_factory.mktemp("up")
+    home = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8", "STENO_KERNEL_UNSAFE_LOCAL": "true"}
+    options = {"program": AT_ONCE, "env": home | VARIABLES, "cwd": folder, "text": True}
+    with steno_process.Popen(["up"], stdout=subprocess.PIPE, **options) as process:
+        try:
+            yield next(match[1] for line in process.stdout if (match := re.search(r"serving (http://\S+) ", line)))
+            process.terminate()
+            for _ in process.stdout:
+                pass  # until it has ended
+        finally:
+            process.kill()
 
 
 def test_a_command_is_submitted_followed_and_stopped(up: str, see: See) -> None:
@@ -64,18 +77,22 @@ needs_a_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there
 
 
 @needs_a_compiler
-def test_a_kernel_is_followed_to_its_end_across_a_reload(up: str, see: See) -> None:
+@pytest.mark.parametrize("times", [0, pytest.param(1, marks=pytest.mark.long)])
+def test_a_kernel_is_followed_to_its_end_across_a_reload(up: str, see: See, times: int) -> None:
     """Phases as they come, tests and benchmarks as tables; a reload in between loses nothing."""
     seen = see(up)
     page = seen.go("/submit")
     page.get_by_role("button", name="Start from the example").click()
+    if not times:
+        page.get_by_text("Test only").click()
     page.get_by_role("button", name="Submit").click()
     seen.until("location.search.includes('run=')")
     page.reload()
-    seen.until("document.querySelector('#progress')?.innerText === 'Benchmark completed successfully'")
+    end = "Benchmark completed successfully" if times else "All tests passed"
+    seen.until(f"document.querySelector('#progress')?.innerText === '{end}'")
     assert page.locator(".phase-mark").all_inner_texts() == ["✓"] * page.locator(".phase").count()
     assert "3 of 3 passed" in text_of(page, "[aria-label=Tests]")
-    assert page.get_by_role("region", name="Benchmarks").locator("tbody tr").count() == 1
+    assert page.get_by_role("region", name="Benchmarks").locator("tbody tr").count() == times
     page.get_by_role("button", name="Submit another").click()
     assert page.get_by_label("Source").input_value() != ""
     assert seen.complaints == []
@@ -123,7 +140,11 @@ def test_tab_indents_and_escape_leaves(up: str, see: See) -> None:
 @pytest.mark.parametrize(
     ("provider", "why"),
     [
-        ("slurm", "the provider slurm cannot run kernels: its tasks have no containers"),
+        pytest.param(
+            "slurm",
+            "the provider slurm cannot run kernels: its tasks have no containers",
+            marks=pytest.mark.long,
+        ),
         ("local", "kernels run in containers only, and here they cannot"),
     ],
 )

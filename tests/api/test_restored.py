@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from conftest import Serve, Served
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def place(request: pytest.FixtureRequest, town: Path) -> Path | str:
     """A record with runs and machines, on each store."""
     if request.param == "sqlite":

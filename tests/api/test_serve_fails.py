@@ -57,7 +57,7 @@ def asked(process: Process, name: str) -> str:
     return run_id
 
 
-@pytest.mark.parametrize(("how", "why"), HOW)
+@pytest.mark.parametrize(("how", "why"), [HOW[0], pytest.param(*HOW[1], marks=pytest.mark.long)])
 def test_up_ends_in_order_when_its_server_has_ended(
     how: str, why: str, breakable: Breakable, started: Starts, tmp_path: Path
 ) -> None:
@@ -87,7 +87,7 @@ def test_up_ends_in_order_when_its_server_has_ended(
     wait(succeeded)
 
 
-@pytest.mark.parametrize(("how", "why"), HOW)
+@pytest.mark.parametrize(("how", "why"), [pytest.param(*HOW[0], marks=pytest.mark.long), HOW[1]])
 def test_serve_ends_when_its_server_has_ended(how: str, why: str, breakable: Breakable, town: Path) -> None:
     """A single line and exit 70, and streams end; the record is unchanged."""
     process = breakable.start(how, "serve", "--record", town)

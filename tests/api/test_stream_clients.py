@@ -71,7 +71,7 @@ def test_a_ring_is_bounded_in_number_and_bytes() -> None:
 @pytest.mark.slow
 def test_a_client_that_reads_nothing_is_dropped(served: Serve, town: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its connection is cut, whatever was still to be sent; the others notice nothing."""
-    tell(town, 3000, size=3000)
+    tell(town, 300, size=30_000)
     monkeypatch.setattr("steno.projections.api.feed.feed._CHECK", 0.2)
     here = served(town)
     wait(lambda: here.client.get("/readyz").is_success, "the first fold: before it, a stream is answered with 503")

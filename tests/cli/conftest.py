@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from stenotest import steno_process
+from stenotest import in_process, steno_process
 from stenotest.command_line import VARIABLES, Steno
 from stenotest.dstack_api import DstackApi
 from stenotest.recorded_trace import recorded_trace
@@ -102,12 +102,15 @@ def environment(home: Path, place: str) -> dict[str, str]:
 
 @pytest.fixture
 def steno(home: Path, environment: dict[str, str]) -> Steno:
-    """`steno(*words)` runs the command to its end; its output is text, its record at `place`."""
+    """`steno(*words)` runs the command to its end; its output is text, its record at `place`. What uses that
+    alone runs in this process.
+    """
 
     def call(*words: object, stdin: str | None = None, **variables: str) -> "subprocess.CompletedProcess[str]":
-        return steno_process.run(
+        done: subprocess.CompletedProcess[str] = in_process.run(
             [*map(str, words)], cwd=home, env=environment | variables, typed=stdin, timeout=LIMIT_S
         )
+        return done
 
     return call
 

@@ -32,16 +32,17 @@ def test_the_newest_of_no_runs_is_one_line(steno: Steno) -> None:
     assert "There is no record" in refused(steno("show", "-l", "--record", "none.db"), 4)
 
 
-@pytest.mark.parametrize("follow", [(), ("-f",)])
-def test_the_last_lines_of_an_output(steno: Steno, follow: tuple[str, ...]) -> None:
+def test_the_last_lines_of_an_output(steno: Steno) -> None:
     """The whole output where it is shorter; a last line without its end counts."""
     run(steno, "submit", "--name", "lines", "--", "seq 1 40; printf rest")
-    assert steno("logs", "lines", "--tail", "3", *follow).stdout.split() == ["39", "40", "rest"]
-    assert steno("logs", "lines", "-n", "500", *follow).stdout.split()[0] == "1"
-    texts = [
-        json.loads(line)["text"] for line in steno("logs", "lines", "-n", "2", "--json", *follow).stdout.splitlines()
-    ]
-    assert texts == ["40", "rest"]
+    for follow in ((), ("-f",)):
+        assert steno("logs", "lines", "--tail", "3", *follow).stdout.split() == ["39", "40", "rest"]
+        assert steno("logs", "lines", "-n", "500", *follow).stdout.split()[0] == "1"
+        texts = [
+            json.loads(line)["text"]
+            for line in steno("logs", "lines", "-n", "2", "--json", *follow).stdout.splitlines()
+        ]
+        assert texts == ["40", "rest"]
     assert "0 is not in the range" in refused(steno("logs", "lines", "-n", "0"), 2)
 
 

@@ -217,7 +217,7 @@ def test_verify_names_the_event_of_an_edited_byte(shared: Path, elsewhere: InPro
     assert (code, "steno verify" in line) == (7, True)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), data=st.data())
 def test_no_byte_can_be_changed_unseen(
     shared: Path, tmp_path: Path, place: float, bit: int, data: st.DataObject

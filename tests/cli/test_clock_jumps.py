@@ -56,7 +56,7 @@ def clock(tmp_path: Path, home: Path, environment: dict[str, str], record_file: 
         yield made
 
 
-@pytest.mark.parametrize("wrong", [2 * HOUR, -2 * HOUR])
+@pytest.mark.parametrize("wrong", [2 * HOUR, pytest.param(-2 * HOUR, marks=pytest.mark.long)])
 def test_a_clock_that_is_wrong_for_a_while_changes_no_time_and_no_bill(
     clock: ShiftedClock, wrong: int, steno: Steno, gate: Path, tmp_path: Path
 ) -> None:

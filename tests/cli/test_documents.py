@@ -26,6 +26,8 @@ from steno.events.store.record import Record
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EACH_CHANGE = ("README.md", "docs/archives.md", "docs/notifications.md", "docs/rules.md")
+"""Pages whose commands are typed for each change; `tests/project/test_docs.py` parses those of the others."""
 Words = Mapping[str, str]
 
 
@@ -41,7 +43,8 @@ def sittings() -> Iterator[object]:
         for number, sitting in enumerate(rows):
             its = [command for command in commands if next(row for row in rows if row.of in command.text) is sitting]
             if its:
-                yield pytest.param(sitting.server, sitting, its, id=f"{name(page)}-{number}")
+                marks = () if name(page) in EACH_CHANGE else (pytest.mark.long,)
+                yield pytest.param(sitting.server, sitting, its, id=f"{name(page)}-{number}", marks=marks)
 
 
 @pytest.fixture

@@ -11,8 +11,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from stenotest import steno_process
 from stenotest.command_line import Steno, refused
 from stenotest.kernel_record import ToldTime, kernel_record
+from stenotest.kernels import AT_ONCE
+from stenotest.waiting import LIMIT_S
 
 from steno.engine.kernel import definition
 from steno.engine.kernel.definition import definition_hash, shipped
@@ -30,7 +33,7 @@ Submit = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def submit(steno: Steno, home: Path, end_runs: Callable[[], None]) -> Iterator[Submit]:
+def submit(environment: dict[str, str], home: Path, end_runs: Callable[[], None]) -> Iterator[Submit]:
     """`submit(source, *options)`: a kernel for vector-add at one small size, run here to its end."""
     if shutil.which("g++") is None:
         pytest.skip("there is no C++ compiler: apt-get install g++")
@@ -44,15 +47,9 @@ def submit(steno: Steno, home: Path, end_runs: Callable[[], None]) -> Iterator[S
             (home / "add.cpp").write_text(source)
             words = ["add.cpp", "--problem", "vector-add", "--unsafe-here"]
             words += [] if "--problem-def" in options else ["--problem-def", "small.json"]
-            return steno(
-                "kernel",
-                "submit",
-                *words,
-                *(["--wait"] if wait else []),
-                *options,
-                TMPDIR=scratch,
-                STENO_KERNEL_BATCH_MEMORY="64MB",
-            )
+            words = ["kernel", "submit", *words, *(["--wait"] if wait else []), *options]
+            env = environment | {"TMPDIR": scratch, "STENO_KERNEL_BATCH_MEMORY": "64MB"}
+            return steno_process.run(words, program=AT_ONCE, cwd=home, env=env, timeout=LIMIT_S)
 
         yield run
         end_runs()  # a run that was not awaited still writes to `scratch`
@@ -64,9 +61,25 @@ def statuses(text: str) -> list[str]:
     return [next(word for word in line.split() if word.isupper()) for line in lines]
 
 
+def forge(record: str, run_id: str, **changes: Any) -> None:
+    """Append the run's BENCHMARK_RESULT once more, with other facts."""
+    with Record.open(record, write=True, shapes=READINGS.shape, clock=SystemClock()) as opened:
+        reports = [
+            stored.data
+            for stored in opened.read(stream=f"run/{run_id}", types={"TaskReported"})
+            if isinstance(stored.data, types.TaskReported)
+        ]
+        frame = next(report for report in reports if b"BENCHMARK_RESULT" in report.frame)
+        facts = msgspec.json.decode(frame.frame) | changes
+        forged = msgspec.structs.replace(frame, seq=len(reports) + 1, frame=msgspec.json.encode(facts))
+        opened.append_many([Batch(stream=f"run/{run_id}", events=(forged,), ids=("f" * 32,))])
+
+
 @pytest.mark.slow
-def test_an_honest_kernel_is_followed_and_shown(steno: Steno, submit: Submit) -> None:
-    """Exit 0; each command tells the same of it, with the evidence of its time."""
+def test_an_honest_kernel_is_followed_and_shown(steno: Steno, submit: Submit, place: str) -> None:
+    """Exit 0; each command tells the same of it, with the evidence of its time. A forged time is found when it is
+    judged again: from the record alone; nothing is written, and the leaderboard follows.
+    """
     done = submit(RIGHT)
     assert done.returncode == 0, done.stdout + done.stderr
     expected = ["IN_QUEUE", "COMPILING", "CHECKING", "TEST_RESULT", "CHECKED", "BENCHMARKING", "BENCHMARK_RESULT"]
@@ -86,6 +99,23 @@ def test_an_honest_kernel_is_followed_and_shown(steno: Steno, submit: Submit) ->
     (time,) = kernel["measured"]
     assert f"{len(time['batches'])} in all, every output compared" in page
     assert "signals stopped its processes" in page
+
+    before = steno("kernel", "rejudge")
+    assert (before.returncode, before.stdout) == (0, "1 kernel judged again, 0 results changed\n")
+
+    forge(place, run["run_id"], median_ms=0.0)
+    positions = json.loads(steno("ps", "--json").stdout)["position"]
+    after = steno("kernel", "rejudge", run["name"])
+    assert after.returncode == 1
+    assert "1 kernel judged again, 1 result changed" in after.stdout
+    assert "UNPROVEN" in after.stdout
+    assert "its median_ms is" in after.stdout
+    assert json.loads(steno("ps", "--json").stdout)["position"] == positions
+    assert steno("kernel", "rejudge", "--since", "2099-01-01").stdout == "0 kernels judged again, 0 results changed\n"
+
+    board = json.loads(steno("kernel", "leaderboard", "--json").stdout)
+    assert (board["boards"], [run["run_id"] for run in board["unproven"]]) == ([], [run["run_id"]])
+    assert "Not proven" in steno("kernel", "leaderboard").stdout
 
 
 @pytest.mark.slow
@@ -114,44 +144,6 @@ def test_without_waiting_it_says_who_follows_the_kernel(steno: Steno, submit: Su
     assert "it has no final status yet" in page.stderr
     given = json.loads(submit(RIGHT, "--json", wait=False).stdout)
     assert list(given) == ["run_id", "provider_id", "name", "provider", "project", "position", "state"]
-
-
-def forge(record: str, run_id: str, **changes: Any) -> None:
-    """Append the run's BENCHMARK_RESULT once more, with other facts."""
-    with Record.open(record, write=True, shapes=READINGS.shape, clock=SystemClock()) as opened:
-        reports = [
-            stored.data
-            for stored in opened.read(stream=f"run/{run_id}", types={"TaskReported"})
-            if isinstance(stored.data, types.TaskReported)
-        ]
-        frame = next(report for report in reports if b"BENCHMARK_RESULT" in report.frame)
-        facts = msgspec.json.decode(frame.frame) | changes
-        forged = msgspec.structs.replace(frame, seq=len(reports) + 1, frame=msgspec.json.encode(facts))
-        opened.append_many([Batch(stream=f"run/{run_id}", events=(forged,), ids=("f" * 32,))])
-
-
-@pytest.mark.slow
-def test_a_forged_time_is_found_when_it_is_judged_again(steno: Steno, submit: Submit, place: str) -> None:
-    """From the record alone; nothing is written, and the leaderboard follows."""
-    done = submit(RIGHT)
-    assert done.returncode == 0, done.stdout + done.stderr
-    before = steno("kernel", "rejudge")
-    assert (before.returncode, before.stdout) == (0, "1 kernel judged again, 0 results changed\n")
-
-    (run,) = json.loads(steno("ps", "--json").stdout)["runs"]
-    forge(place, run["run_id"], median_ms=0.0)
-    positions = json.loads(steno("ps", "--json").stdout)["position"]
-    after = steno("kernel", "rejudge", run["name"])
-    assert after.returncode == 1
-    assert "1 kernel judged again, 1 result changed" in after.stdout
-    assert "UNPROVEN" in after.stdout
-    assert "its median_ms is" in after.stdout
-    assert json.loads(steno("ps", "--json").stdout)["position"] == positions
-    assert steno("kernel", "rejudge", "--since", "2099-01-01").stdout == "0 kernels judged again, 0 results changed\n"
-
-    board = json.loads(steno("kernel", "leaderboard", "--json").stdout)
-    assert (board["boards"], [run["run_id"] for run in board["unproven"]]) == ([], [run["run_id"]])
-    assert "Not proven" in steno("kernel", "leaderboard").stdout
 
 
 def test_the_problems_are_listed_and_shown(steno: Steno) -> None:

@@ -240,7 +240,6 @@ def test_a_command_says_so_in_one_line(steno: Steno, postgres_url: str) -> None:
             assert "pool_mode = transaction" in done.stderr
 
 
-PROCESSES, REQUESTS = 4, 100
 DOLLAR_EACH = {"STENO_LOCAL_PRICE": "36", "STENO_IDLE_TIMEOUT": "0", "STENO_API_SUBMIT_RATE": "off"}
 TASK = {"type": "task", "commands": ["sleep 3600"], "max_duration": "100s"}
 """It costs a dollar at worst, and does not end before the test does."""
@@ -263,7 +262,14 @@ def events(steno: Steno, kind: str) -> list[dict[str, object]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("cap", "budget", "most"), [("50", "3.5", 3), ("2", "1000", 2)])
+@pytest.mark.parametrize(
+    ("cap", "budget", "most", "processes", "requests"),
+    [
+        ("50", "3.5", 3, 2, 20),
+        pytest.param("50", "3.5", 3, 4, 100, marks=pytest.mark.long),
+        pytest.param("2", "1000", 2, 4, 100, marks=pytest.mark.long),
+    ],
+)
 def test_neither_cap_nor_budget_is_exceeded(
     steno: Steno,
     background: Background,
@@ -273,13 +279,15 @@ def test_neither_cap_nor_budget_is_exceeded(
     cap: str,
     budget: str,
     most: int,
+    processes: int,
+    requests: int,
 ) -> None:
-    """Four processes take requests, one of them records: as many runs get their place as budget and cap allow, and each
-    other request waits or was refused.
+    """Several processes take requests, one of them records: as many runs get their place as budget and cap allow, and
+    each other request waits or was refused.
     """
     environment |= {"STENO_RECORD": postgres_url, "STENO_MAX_VMS": cap, "STENO_BUDGET": budget, **DOLLAR_EACH}
     urls = []
-    for number in range(PROCESSES):
+    for number in range(processes):
         log = home / f"up-{number}.log"
         with log.open("w") as out:
             background("up", out=out.fileno(), err=out.fileno())
@@ -287,7 +295,7 @@ def test_neither_cap_nor_budget_is_exceeded(
         urls.append(re.search(r"serving (http://\S+)", log.read_text())[1])  # type: ignore[index]
     wait(lambda: events(steno, "PolicyAdopted"))
     with ThreadPoolExecutor(16) as threads:
-        answers = list(threads.map(post, (urls[number % PROCESSES] for number in range(REQUESTS))))
+        answers = list(threads.map(post, (urls[number % processes] for number in range(requests))))
     requested = {event["data"]["run_id"] for event in events(steno, "RunRequested")}  # type: ignore[index]
     assert answers.count(202) == len(requested)
     assert len(requested) >= most

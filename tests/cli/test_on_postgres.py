@@ -105,7 +105,7 @@ def test_what_is_in_the_database_decides(steno: Steno, postgres_url: str) -> Non
         assert steno("ps", STENO_RECORD=options).returncode == 0
 
 
-@pytest.mark.parametrize("which", ["--provider", "--source"])
+@pytest.mark.parametrize("which", [pytest.param("--provider", marks=pytest.mark.long), "--source"])
 def test_recording_goes_on_after_the_database_was_restarted(
     steno: Steno, home: Path, environment: dict[str, str], which: str
 ) -> None:

@@ -211,7 +211,7 @@ def test_a_record_with_two_hard_links_is_refused_in_one_line(steno: Steno, home:
     assert steno("events", "--json").stdout == before
 
 
-@pytest.mark.parametrize("api", ["--no-api", "--api"])
+@pytest.mark.parametrize("api", [pytest.param("--no-api", marks=pytest.mark.long), "--api"])
 def test_a_folder_renamed_under_an_engine_ends_it_and_no_run(
     steno: Steno, background: Background, home: Path, gate: Path, api: str
 ) -> None:

@@ -41,6 +41,7 @@ def append(place: str | Path, *numbers: int) -> None:
             record.append_many([Batch("source/dstack", [fact])])
 
 
+@pytest.mark.parametrize("place", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True)
 def test_a_copy_takes_the_place_of_a_record(steno: Steno, place: str, tmp_path: Path) -> None:
     """Lost events are counted and noted; vault and tokens stay; runs, costs and verdicts are those of the copy; a head
     from before the copy is still there, a later one is not.

@@ -171,17 +171,20 @@ def test_logs_of_a_machine_that_is_gone_come_from_the_record(steno: Steno, recor
 
 
 @pytest.mark.slow
-def test_an_output_of_50_mb_and_a_line_of_ten_come_through_whole(steno: Steno, home: Path, place: str) -> None:
+@pytest.mark.parametrize("lines", [50_000, pytest.param(500_000, marks=pytest.mark.long)])
+def test_a_large_output_and_a_line_of_10_mb_come_through_whole(
+    steno: Steno, home: Path, place: str, lines: int
+) -> None:
     """Colours and binary: byte by byte into a pipe; the last lines and a terminal take no minute either."""
     script = "import sys\nw=sys.stdout.buffer.write\n"
-    script += "[w(b'\\x1b[31m%07d\\x1b[0m \\xff\\x00 ' % n + b'x'*80 + b'\\n') for n in range(500_000)]\n"
+    script += f"[w(b'\\x1b[31m%07d\\x1b[0m \\xff\\x00 ' % n + b'x'*80 + b'\\n') for n in range({lines})]\n"
     script += "w(b'y' * (10 << 20) + b'\\nlast\\n')\n"
     (home / "big.py").write_text(script)
     steno("submit", "--wait", "-q", "--name", "big", "--", f"{sys.executable} big.py")
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "STENO_RECORD": place}
     call = [sys.executable, "-m", "steno.cli.main", "logs", "big"]
     whole = subprocess.run(call, env=environment, cwd=home, capture_output=True, check=True).stdout
-    assert len(whole) == 500_000 * (5 + 7 + 4 + 4 + 80 + 1) + (10 << 20) + 6
+    assert len(whole) == lines * (5 + 7 + 4 + 4 + 80 + 1) + (10 << 20) + 6
     tail = subprocess.run([*call, "-n", "2"], env=environment, cwd=home, capture_output=True, check=True).stdout
     assert tail.endswith(b"y\nlast\n")
     ours, theirs = pty.openpty()

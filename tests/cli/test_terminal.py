@@ -156,9 +156,8 @@ def test_a_providers_texts_stay_on_their_line(tmp_path: Path) -> None:
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C.UTF-8"}
     trace = DstackHistory().listed(item).write(tmp_path / "trace.jsonl")
     assert on_terminal(["import", str(trace)], cwd=tmp_path, env=environment).code == 0
-    run_id = json.loads(on_terminal(["ps", "--all", "--json"], cwd=tmp_path, env=environment).terminal)["runs"][0][
-        "run_id"
-    ]
+    ps = on_terminal(["ps", "--all", "--json"], cwd=tmp_path, env=environment, streams=("stdout",))
+    run_id = json.loads(ps.terminal)["runs"][0]["run_id"]
     for words in (["ps", "--all"], ["ps", "--all", "--wide"], ["show", run_id], ["timeline", run_id], ["incidents"]):
         code, text, _ = on_terminal(words, cwd=tmp_path, env=environment)
         assert code == 0, text
@@ -193,9 +192,9 @@ def shown(words: Sequence[object], home: Path, environment: Mapping[str, str]) -
     ("words", "what"),
     [
         (("import", TRACE), "importing"),
-        (("replay", TRACE), "replaying under the rules in force"),
+        pytest.param(("replay", TRACE), "replaying under the rules in force", marks=pytest.mark.long),
         (("replay",), "replaying under the rules in force"),
-        (("replay", "--diff", "2025-12-sdk"), "replaying under 2025-12-sdk"),
+        pytest.param(("replay", "--diff", "2025-12-sdk"), "replaying under 2025-12-sdk", marks=pytest.mark.long),
         (("export", "--trace", "all.jsonl"), "exporting"),
         (("verify",), "verifying"),
     ],

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ import kubernetes_validate
 import psycopg
 import pytest
 import yaml
+from stenotest import steno_process
 from stenotest.postgres import FAST, binaries, lacking, new_server
 
 from steno.cli.program import steno
@@ -150,8 +150,7 @@ def test_compose_runs_nothing_as_a_superuser(tmp_path: Path) -> None:
         def steno_as(user: str, *words: str) -> str:
             password = given["OWNER_PASSWORD" if user == users["rights"] else "SERVICE_PASSWORD"]
             record = {"STENO_RECORD": server.url("steno", user=user, password=password)}
-            command = [Path(sys.executable).with_name("steno"), *words]
-            return subprocess.run(command, check=True, env=place | record, capture_output=True, text=True).stdout
+            return steno_process.run(words, check=True, env=place | record, cwd=tmp_path).stdout
 
         steno_as(users["rights"], *compose()["rights"]["command"])
         assert steno_as(users["steno"], "token", "create", "--role", "admin", "--name", "me").startswith("steno_")

@@ -25,6 +25,7 @@ from steno.events.store.store import REVISION
 
 pytestmark = pytest.mark.slow
 
+RECORD = "tests/events/records/format-1.db.zst"
 PACKAGES = ("cli", "engine", "events", "projections")
 INSIDE = {"migrations": "steno/events/_migrations", "examples": "steno/cli/_examples", "src/steno": "steno"} | {
     name: f"steno/{name}" for name in PACKAGES
@@ -74,7 +75,7 @@ def test_the_bill_of_materials_has_every_pin_and_who_requires_it(dist: Path) -> 
     assert {reference.split("/")[1].split("@")[0] for reference in depends[root]} >= {"alembic", "sqlalchemy", "dstack"}
 
 
-@pytest.fixture(params=["pip", pytest.param("uv tool", marks=pytest.mark.long)])
+@pytest.fixture(params=["pip", "uv tool"])
 def installed(request: pytest.FixtureRequest, wheel: Path, tmp_path: Path) -> Path:
     """`steno` as that tool installs the wheel, with the locked versions of what it requires."""
     if request.param == "uv tool":
@@ -88,6 +89,7 @@ def installed(request: pytest.FixtureRequest, wheel: Path, tmp_path: Path) -> Pa
     return tmp_path / "venv" / "bin" / "steno"
 
 
+@pytest.mark.long
 def test_an_installed_steno_needs_no_checkout(installed: Path, tmp_path: Path) -> None:
     """Version, a run, an old record brought to the newest schema, problems, man pages, dashboard."""
     home = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C.UTF-8"} | VARIABLES
@@ -102,7 +104,7 @@ def test_an_installed_steno_needs_no_checkout(installed: Path, tmp_path: Path) -
     assert json.loads(steno("submit", "--wait", "--json", "--", "true"))["state"] == "succeeded"
 
     old = tmp_path / "old.db"
-    old.write_bytes(zstandard.decompress((ROOT / "tests/events/records/format-1.db.zst").read_bytes()))
+    old.write_bytes(zstandard.decompress((ROOT / RECORD).read_bytes()))
     steno("db", "upgrade", "--record", old)
     assert json.loads(steno("db", "status", "--record", old, "--json"))["schema"] == REVISION
     steno("verify", "--record", old)
@@ -126,7 +128,9 @@ def test_an_installed_steno_needs_no_checkout(installed: Path, tmp_path: Path) -
 
 
 def test_it_stands_beside_a_package_events_and_another_dstack(wheel: Path, tmp_path: Path) -> None:
-    """Both keep their modules and Steno its own; the other dstack, which Steno never imports then, is named."""
+    """Both keep their modules and Steno its own; the other dstack, which Steno never imports then, is named. Away from
+    the checkout, migrations and problems are those of the wheel.
+    """
     others = [stub(tmp_path, "Events", "0.5", "events"), stub(tmp_path, "dstack", "0.19.37", "dstack")]
     uv("venv", "--quiet", "--python", sys.executable, tmp_path / "venv")
     uv("pip", "install", "--quiet", "--python", tmp_path / "venv", wheel)
@@ -139,6 +143,9 @@ def test_it_stands_beside_a_package_events_and_another_dstack(wheel: Path, tmp_p
         return subprocess.run(command, cwd=tmp_path, env=home | more, capture_output=True, text=True, check=False)
 
     assert run("steno", "submit", "--wait", "--", "true").returncode == 0
+    (tmp_path / "old.db").write_bytes(zstandard.decompress((ROOT / RECORD).read_bytes()))
+    assert run("steno", "db", "upgrade", "--record", "old.db").returncode == 0
+    assert "vector-add" in run("steno", "kernel", "problems").stdout
     code = "import dstack, events, engine, steno.events.clock, steno; steno.Client; print(events.ORIGIN, engine.ORIGIN)"
     assert run("python", "-c", code).stdout == "Events a script of the user\n"
     server = {"STENO_DSTACK_URL": "http://127.0.0.1:1", "STENO_DSTACK_TOKEN": "t" * 32, "STENO_PROJECT": "main"}

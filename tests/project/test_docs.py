@@ -6,17 +6,20 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from stenotest.page import commands_of
 
 from steno.cli.program import steno
 from steno.cli.wiring.app import App
 from steno.engine.notify.webhook import sign
 from steno.engine.providers.registry import settings_table
+from steno.events.errors import RecordNotFound
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", ".env.example")]
@@ -32,8 +35,8 @@ VARIABLE = re.compile(r"\b((?:STENO|AMD)_[A-Z][A-Z0-9_]+)\b")
 NOT_SETTINGS = {
     "STENO_DEBUG", "STENO_EXAMPLE_FOLDER", "STENO_PICTURES", "STENO_REQUIRE_LAB", "STENO_TEST_POSTGRES",
     "STENO_TEST_POSTGRES_BIN", "STENO_TEST_STORE", "STENO_TEST_SEGMENTS", "STENO_TEST_EXAMPLES",
-    "STENO_TEST_SERVERS", "STENO_CHECKPOINT_DIR", "STENO_OUTPUT_DIR", "STENO_TOTAL_ELAPSED", "STENO_KEEP_IDLE",
-    "AMD_SERIALIZE_KERNEL",
+    "STENO_TEST_SERVERS", "STENO_TEST_FORK", "STENO_CHECKPOINT_DIR", "STENO_OUTPUT_DIR", "STENO_TOTAL_ELAPSED",
+    "STENO_KEEP_IDLE", "AMD_SERIALIZE_KERNEL",
 }  # fmt: skip
 
 
@@ -89,6 +92,53 @@ def test_every_command_a_document_shows_exists(path: Path) -> None:
         before_dashes = words[: words.index("--")] if "--" in words else words
         options = {word.split("=")[0] for word in before_dashes if re.match("--?[a-z]", word)}
         assert options <= known, f"{path.name}: steno {' '.join(words)} ({depth})"
+
+
+def called(text: str) -> Iterator[list[str]]:
+    """The words of every `steno …` in a command that a reader types, `steno` left out."""
+    tokens = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars=True)
+    tokens.whitespace_split = True
+    words: list[str] = []
+    for token in [*tokens, ";"]:
+        if set(token) <= set("();<>|&"):
+            if words[:1] == ["steno"]:
+                yield words[1:]
+            words = []
+        elif words or "=" not in token:
+            words.append(token)
+
+
+def parse(words: list[str]) -> None:
+    """As the command line reads them: the command, its options, their values, and as many arguments as it takes.
+
+    Raises:
+        click.UsageError: it does not.
+    """
+    command: click.Command = steno
+    with suppress(click.exceptions.Exit, RecordNotFound):  # --version; a record that the reader has
+        context = steno.make_context("steno", [*words], obj=App())
+        while isinstance(command, click.Group) and (rest := [*context._protected_args, *context.args]):
+            name, inner, rest = command.resolve_command(context, rest)
+            assert inner is not None
+            context, command = inner.make_context(name, rest, parent=context), inner
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in DOCS if path.suffix == ".md"], ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_every_command_that_a_reader_types_is_parsed(path: Path) -> None:
+    """Those of most pages are typed by `make test-long` only (`tests/cli/test_documents.py`)."""
+    for command in commands_of(path):
+        for words in called(command.text):
+            if "site" not in words:  # a rule set that the page has its reader write
+                parse(words)
+
+
+def test_a_command_that_is_none_is_not_parsed() -> None:
+    """Another option, another value, an argument too many; behind a pipe and a variable too."""
+    for text in ("steno ps --alll", "A=1 steno costs --by moon", "true | steno ps now", "steno polll 1"):
+        with pytest.raises(click.UsageError):
+            parse(*called(text))
 
 
 def test_the_documents_show_commands_at_all() -> None:

@@ -169,8 +169,8 @@ def dstack(call: Call, _: pytest.FixtureRequest) -> Generator[str]:
 
 
 CASES = (questions, postgres, otlp, notices, dask, listener, dstack)
-LONG = {dask: pytest.mark.long}
-"""A cluster of processes starts and ends."""
+LONG = dict.fromkeys({*CASES} - {otlp}, pytest.mark.long)
+"""One extra shows the way of all; each other one has more to install, and tests of its own elsewhere."""
 
 
 def test_every_extra_has_its_case() -> None:

@@ -18,7 +18,7 @@ for _ in range(2):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_two_runs_leave_segments_only_where_they_are_small(tmp_path: Path, small: bool) -> None:
     """A short record has no snapshot at all otherwise."""
     variables = {"STENO_TEST_SEGMENTS": "small"} if small else {}

@@ -9,15 +9,12 @@ from pathlib import Path
 import pytest
 from stenotest import steno_process
 
-COMMANDS = (
-    ["--version"],
-    ["ps"],
-    ["show", "nobody"],
+SOME = (
     ["no-such-command"],
     ["submit", "--wait", "--name", "once", "--", "echo $PWD $HOME é"],
-    ["logs", "once"],
     ["import", "-"],
 )
+COMMANDS = (["--version"], ["ps"], ["show", "nobody"], *SOME[:2], ["logs", "once"], SOME[2])
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -31,20 +28,21 @@ def environment(home: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_both_print_the_same_and_end_alike(tmp_path, monkeypatch):
+@pytest.mark.parametrize("commands", [SOME, pytest.param(COMMANDS, marks=pytest.mark.long)], ids=["some", "all"])
+def test_both_print_the_same_and_end_alike(tmp_path, monkeypatch, commands):
     """Output, errors and exit codes, of commands that succeed, fail and do not exist."""
     outcomes = []
     for fork in ("1", "0"):
         monkeypatch.setenv("STENO_TEST_FORK", fork)
         home = tmp_path / fork
         env = environment(home)
-        for words in COMMANDS:
+        for words in commands:
             done = steno_process.run(words, env=env, cwd=home, typed="no trace\n")
             problem = done.stderr.replace(str(home), "~") if done.returncode else ""  # else the states that it saw
             outcomes.append((words, done.returncode, done.stdout.count("\n"), problem))
         assert done.returncode != 0
         assert steno_process.run(["logs", "once"], env=env, cwd=home).stdout == f"{home} {home} é\n"
-    assert outcomes[: len(COMMANDS)] == outcomes[len(COMMANDS) :]
+    assert outcomes[: len(commands)] == outcomes[len(commands) :]
 
 
 @pytest.mark.slow
