@@ -84,6 +84,7 @@ Fields = dict[str, Any]
 
 def envelope(text: str, link: str | None, fields: Fields) -> bytes:
     """The JSON text of a notice. `fields` are ours, beside Slack's."""
+    text = _one_line(text)
     line = _escaped(text if link is None else f"{text} {link}")
     section_text = _escaped(text)[:_LONGEST]
     block = section_text if link is None else f"{section_text}\n<{_escaped(link)}|Show in Steno>"
@@ -125,7 +126,7 @@ def message_of(fact: NewsItem, state: World, now: int) -> tuple[str, str, Fields
 
 def digest(facts: Sequence[NewsItem], state: World) -> tuple[str, str, Fields]:
     """(text, path of its page, fields) of several facts of one kind, reported together."""
-    lines, mixed = [_line(fact, state) for fact in facts], len({fact.kind for fact in facts}) > 1
+    lines, mixed = [_one_line(_line(fact, state)) for fact in facts], len({fact.kind for fact in facts}) > 1
     more = f", and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
     named = "; ".join(lines[:_NAMED]) + more
     ends = sorted(fact.subject.state.value for fact in facts if isinstance(fact.subject, Run))
@@ -223,8 +224,13 @@ def _who(subject: str, state: World) -> str:
 
 
 def _clipped(text: str) -> str:
-    line = " ".join(text.split())
+    line = _one_line(text)
     return line if len(line) <= _DETAIL else line[: _DETAIL - 1] + "…"
+
+
+def _one_line(text: str) -> str:
+    """Without breaks and control characters: the name of a run adds no line to a mail."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in " ".join(text.split()))
 
 
 def _escaped(text: str) -> str:

@@ -235,7 +235,9 @@ def test_a_mail_server_that_is_down_for_a_day_is_tried_until_then_and_the_notice
 
 @pytest.mark.slow
 def test_a_mail_says_what_happened_to_whom_and_is_due_as_soon_as_the_server_is_back(bench):
-    """As people read it, without Slack's escapes; what was refused before goes out once another notice was taken."""
+    """As people read it, without Slack's escapes, and of when; what was refused before goes out once another notice was
+    taken.
+    """
     clock = bench.clock
     clock.stand_still()
     with MailServer() as mail:
@@ -256,7 +258,24 @@ def test_a_mail_says_what_happened_to_whom_and_is_due_as_soon_as_the_server_is_b
         notices.close()
     assert [message["Subject"] for message in mail.taken] == ["Steno: c started", "Steno: a<b is stuck"]
     assert mail.taken[1]["To"] == "alice@example.org"
-    assert mail.taken[1].get_content().split() == ["Steno:", "a<b", "is", "stuck", "a", "b", "notice", "n1"]
+    intended = datetime.fromtimestamp(clock.now() // SECOND - sum((*PATIENT[:4], SECOND)) // SECOND, UTC)
+    text = mail.taken[1].get_content()
+    assert text.split()[:8] == ["Steno:", "a<b", "is", "stuck", "a", "b", "notice", "n1,"]
+    assert abs(datetime.fromisoformat(text.split()[8]) - intended).total_seconds() < 60
+
+
+def test_the_name_of_a_run_adds_no_line_to_a_notice(situation):
+    """Also in a digest, whatever characters it has."""
+    named = "a\nBcc: eve@example.org\x1b[2J\u202e<b>"
+    for count, first in ((1, 0), (20, 1)):
+        rows = [train(first + number, "running") for number in range(count)]
+        for row in rows:
+            row["run_spec"]["run_name"] = named
+        situation.look_at(30_000 + first, *rows)
+    texts = situation.texts()
+    lines = [line for intent in situation.intents() for line in json.loads(intent.body).get("lines", ())]
+    assert lines
+    assert all("Bcc: eve" in text and text.isprintable() for text in (*texts, *lines))
 
 
 def test_a_test_notice_is_sent_by_mail_at_once(bench):
