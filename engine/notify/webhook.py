@@ -22,7 +22,7 @@ from steno.engine.state.vm import Vm
 from steno.engine.state.world import World
 from steno.engine.wire import rate, usd
 from steno.events import types
-from steno.events.clock import SECOND, format_second, span
+from steno.events.clock import SECOND, duration, format_second
 from steno.events.types import BudgetCrossed
 
 TIMEOUT = 10.0  # seconds for each of connecting, writing and waiting for the answer
@@ -176,7 +176,7 @@ def _run_text(run: Run, cost: int | None, now: int) -> str:
     parts = [f"Steno: {run.name or run.run_id} {_verdict(run)}"]
     ran = run.finished_at - run.started_at if run.started_at is not None and run.finished_at is not None else 0
     if ran > 0:
-        parts.append(f"ran {span(ran if ran < SECOND else round(ran / (SECOND // 10)) * (SECOND // 10))}")
+        parts.append(f"ran {duration(ran)}")
     if run.start is not None:
         parts.append(f"{run.start} start")
     if cost is not None and run.links:

@@ -125,7 +125,7 @@ def test_a_run_that_waits_for_an_hour_is_told_once(situation):
     for seconds in (HOUR + 5, 2 * HOUR):
         situation.look_at(seconds, train(0, "submitted"))
         situation.watch(ALICE)
-    assert situation.texts() == ["Steno: train waits: queued, has waited for 1 h 00 m"]
+    assert situation.texts() == ["Steno: train waits: queued, has waited for 1 h"]
 
 
 @pytest.mark.parametrize("kill", [False, True])
@@ -265,7 +265,7 @@ def test_a_mail_says_what_happened_to_whom_and_is_due_as_soon_as_the_server_is_b
 
 
 def test_the_name_of_a_run_adds_no_line_to_a_notice(situation):
-    """Also in a digest, whatever characters it has."""
+    """Also in a digest, and whatever its characters are."""
     named = "a\nBcc: eve@example.org\x1b[2J\u202e<b>"
     for count, first in ((1, 0), (20, 1)):
         rows = [train(first + number, "running") for number in range(count)]
