@@ -278,6 +278,24 @@ def test_the_name_of_a_run_adds_no_line_to_a_notice(situation):
     assert all("Bcc: eve" in text and text.isprintable() for text in (*texts, *lines))
 
 
+def test_two_processes_with_other_routes_send_each_notice_once(bench, hook):
+    """The first keeps the webhook to itself, and does not keep the second from a route that only it has."""
+    bench.clock.stand_still()
+    with MailServer() as mail:
+        chat = Route(url=hook.url, kinds=KINDS)
+        alice = Route(name="alice", url=mail.url("alice@example.org"), kinds=KINDS)
+        processes = Notices(bench.journal, bench.clock, chat), Notices(bench.journal, bench.clock, chat, alice)
+        for name, route in (("n1", chat), ("n2", alice)):
+            bench.journal.append(processes[1].batch(route, "start", name, ("Steno: c started", "/", {})))
+        for process in processes:
+            process.round()
+            process.wait(600)
+        assert (len(hook.taken), len(mail.taken)) == (1, 1)
+        for process in processes:
+            process.close()
+    assert not bench.journal.outbox().notices
+
+
 def test_a_test_notice_is_sent_by_mail_at_once(bench):
     with MailServer() as mail:
         route = Route(name="alice", url=mail.url("alice@example.org"), kinds=frozenset({"stuck"}))
