@@ -147,7 +147,7 @@ def _exhausted(account: Account, now: int) -> str:
             left = duration(account.exhausted_at - now)
             return f"{words.moment(account.exhausted_at)}, in {left} at the average of the last 24 hours"
         case _:
-            return "never: nothing was spent in the last 24 hours"
+            return "never at the average of the last 24 hours: nothing was spent"
 
 
 def measures(figures: Sequence[Measure], columns: int) -> str:
