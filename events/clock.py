@@ -209,14 +209,14 @@ def next_due(crons: tuple[str, ...], since: int) -> int | None:
     return min(moments, default=None)
 
 
-def count_due(crons: tuple[str, ...], since: int, until: int) -> int:
-    """How often they are due from `since` on, before `until` (microseconds)."""
+def count_due(crons: tuple[str, ...], since: int, until: int, most: int) -> int:
+    """How often they are due from `since` on, before `until` (microseconds); of more than `most`, `most`."""
     total = 0
-    while since < until:
+    while since < until and total < most:
         end = min(until, since - since % _DAY + _DAY)
         total += _due_within(crons, since, end)
         since = end
-    return total
+    return min(total, most)
 
 
 @lru_cache(maxsize=1024)

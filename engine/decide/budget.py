@@ -221,7 +221,7 @@ def _firings(terms: Requirements, length: int, now: int) -> int:
     """How often it runs in the next 30 days: one firing begins only once the one before is over."""
     if not terms.crons:
         return 1
-    return min(count_due(terms.crons, now, now + _AHEAD), _AHEAD // max(length, SECOND) + 1)
+    return count_due(terms.crons, now, now + _AHEAD, most=_AHEAD // max(length, SECOND) + 1)
 
 
 def check(terms: Requirements, policy: Policy, state: World, now: int, run: Run | None = None) -> WorstCase:
