@@ -279,7 +279,7 @@ def test_the_name_of_a_run_adds_no_line_to_a_notice(situation):
 
 
 def test_two_processes_with_other_routes_send_each_notice_once(bench, hook):
-    """The first keeps the webhook to itself, and does not keep the second from a route that only it has."""
+    """The first keeps the webhook to itself, and does not keep the second from a route of its own."""
     bench.clock.stand_still()
     with MailServer() as mail:
         chat = Route(url=hook.url, kinds=KINDS)
