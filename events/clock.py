@@ -154,20 +154,6 @@ def parse_duration(text: str) -> int:
     raise ValueError("a duration up to a year: 600 (seconds), 90s, 10m, 2h")
 
 
-def span(duration: int) -> str:
-    """`24h`, `1h30m` or `12.5s`: exact below a minute, else to the second."""
-    if duration < 0:
-        return f"-{span(-duration)}"
-    if duration % SECOND and duration < 60 * SECOND:
-        return f"{duration / SECOND:g}s"
-    seconds, parts = round(duration / SECOND), []
-    for unit in ("h", "m", "s"):
-        count, seconds = divmod(seconds, UNITS[unit])
-        if count:
-            parts.append(f"{count}{unit}")
-    return "".join(parts) or "0s"
-
-
 def backoff(failures: int, *, first: int, most: int) -> int:
     """The pause after `failures` in a row (1 or more): doubles from `first` up to `most`."""
     return min(most, first << min(failures - 1, 20))
@@ -179,21 +165,26 @@ def foreign_run_id(provider: str, provider_id: str) -> str:
 
 
 def duration(span: int) -> str:
-    """Microseconds as `40 ms`, `42.0 s`, `7 m 06 s`, `3 h 05 m`, `2 d 04 h`."""
-    if span < SECOND // 10:
+    """Microseconds as `40 ms`, `2.5 s`, `42 s`, `7 m 06 s`, `24 h`, `2 d 04 h`: two units at most, none that is 0."""
+    if span < 0:
+        return f"-{duration(-span)}"
+    if 0 < span < SECOND // 10:
         return f"{round(span / 1000)} ms"
-    tenths = round(span * 10 / SECOND)
-    seconds = round(span / SECOND)
+    tenths, seconds = round(span * 10 / SECOND), round(span / SECOND)
     if tenths < 600:
-        return f"{tenths / 10:.1f} s"
-    if seconds < 3600:
-        return f"{seconds // 60} m {seconds % 60:02} s"
-    if seconds < 48 * 3600:
-        return f"{seconds // 3600} h {seconds % 3600 // 60:02} m"
-    return f"{seconds // 86400} d {seconds % 86400 // 3600:02} h"
+        return f"{tenths / 10:g} s"
+    minutes, hours = seconds // 60, seconds // 3600
+    if hours < 1:
+        whole, part = f"{minutes} m", (seconds % 60, "s")
+    elif hours < 48:
+        whole, part = f"{hours} h", (minutes % 60, "m")
+    else:
+        whole, part = f"{hours // 24} d", (hours % 24, "h")
+    return f"{whole} {part[0]:02} {part[1]}" if part[0] else whole
 
 
 _DAY: Final = 86_400 * SECOND
+_YEARS: Final = 40  # within which each weekday falls on a 29 February; a 30 February would be searched to the year 9999
 
 
 @lru_cache(maxsize=256)
@@ -210,20 +201,22 @@ def next_due(crons: tuple[str, ...], since: int) -> int | None:
     """The first moment at or after `since` (microseconds) at which one of them is due; None: never, or unreadable."""
     now, moments = datetime.fromtimestamp(since / SECOND, UTC), list[int]()
     for trigger in map(_trigger, crons):
-        due = None if trigger is None else trigger.get_next_fire_time(None, now)
-        if due is not None:
+        if trigger is None:
+            continue
+        trigger.end_date = now.replace(year=min(now.year + _YEARS, 9999), day=1)
+        if (due := trigger.get_next_fire_time(None, now)) is not None:
             moments.append(round(due.timestamp()) * SECOND)
     return min(moments, default=None)
 
 
-def count_due(crons: tuple[str, ...], since: int, until: int) -> int:
-    """How often they are due from `since` on, before `until` (microseconds)."""
+def count_due(crons: tuple[str, ...], since: int, until: int, most: int) -> int:
+    """How often they are due from `since` on, before `until` (microseconds); of more than `most`, `most`."""
     total = 0
-    while since < until:
+    while since < until and total < most:
         end = min(until, since - since % _DAY + _DAY)
         total += _due_within(crons, since, end)
         since = end
-    return total
+    return min(total, most)
 
 
 @lru_cache(maxsize=1024)

@@ -17,7 +17,7 @@ from steno.cli.wiring.output import hint, show
 from steno.cli.wiring.time_arguments import length as length_of
 from steno.cli.wiring.view import caught_up_view
 from steno.engine.errors import LeverNotFound
-from steno.engine.state.levers import SHORT, Lever, lasts, sentence, stopped_by
+from steno.engine.state.levers import SHORT, Lever, lasts, nothing_to_stop, sentence, stopped_by
 from steno.engine.state.levers import scope as scope_of
 from steno.engine.wire import money as dollars
 from steno.engine.wire import wire
@@ -190,7 +190,7 @@ def stop_many(app: App, why: str, *, yes: bool, user: str | None, state: str | N
             runs = stopped_by(planned, view.state.runs.open())
             about = reach(view, planned, app.clock.now())
         if not runs and not lasts(planned):
-            show(app, {"lever_id": None, "runs": []}, f"nothing to stop: no open run matches ({scope_of(planned)})")
+            show(app, {"lever_id": None, "runs": []}, nothing_to_stop(planned))
             return
         for run in runs:
             hint(f"{run.name or run.run_id[:8]}  {run.state}  {'' if run.terms is None else run.terms.submitter}")

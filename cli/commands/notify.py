@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import unescape
 from typing import Any
 
 import click
@@ -107,7 +108,8 @@ def test(app: App, route: str | None) -> None:
             say(f"{to.who} did not accept the test notice: {row['error']}")
             app.exit_code = UNREACHABLE
         elif not app.json:
-            how = "signed" if row["signed"] else "not signed (alerts.secret is not set)"
+            key = f"notify.{to.name}.secret" if to.name else "alerts.secret"
+            how = "signed" if row["signed"] else f"not signed ({key} is not set)"
             answered = f"answered {row['status']}" if to.posts else "accepted the message"
             emit(f"{to.who} {answered}: notice {row['notice_id']}" + (f", {how}" if to.posts else ""))
     if app.json:
@@ -118,7 +120,7 @@ def _line(row: dict[str, Any]) -> str:
     """`2026-11-21 20:00:03Z  delivered  run_end  matmul-1 succeeded …`, cut to the terminal."""
     state = row["state"]
     colour = {"delivered": "succeeded", "failed": "failed"}.get(state, "queued")
-    text = row["error"] if state == "failed" and row["error"] else row["text"].removeprefix("Steno: ")
+    text = row["error"] if state == "failed" and row["error"] else unescape(row["text"].removeprefix("Steno: "))
     kind = f"{row['kind']} to {row['route']}" if row["route"] else row["kind"]
-    detail = paint.cut(text, max(2, columns() - 36 - max(8, len(kind))))
+    detail = paint.cut(paint.plain(text), max(2, columns() - 36 - max(8, len(kind))))
     return f"{moment(row['at'])}  {paint.pad(paint.state(colour, state), 10)}  {kind:<8} {detail}"

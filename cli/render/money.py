@@ -16,7 +16,7 @@ from steno.engine.money.reconcile import Reconciliation
 from steno.engine.money.report import Measure
 from steno.engine.state.policy import CENT
 from steno.engine.wire import money, rate
-from steno.events.clock import SECOND, duration, span
+from steno.events.clock import SECOND, duration
 from steno.projections.answers.costs import LINES, CostReport, CostRow
 from steno.projections.answers.owners import OwnerStanding
 from steno.projections.answers.waste import WASTED, WasteReport
@@ -147,7 +147,7 @@ def _exhausted(account: Account, now: int) -> str:
             left = duration(account.exhausted_at - now)
             return f"{words.moment(account.exhausted_at)}, in {left} at the average of the last 24 hours"
         case _:
-            return "never: nothing was spent in the last 24 hours"
+            return "never at the average of the last 24 hours: nothing was spent"
 
 
 def measures(figures: Sequence[Measure], columns: int) -> str:
@@ -215,9 +215,10 @@ def estimate_page(
     given: Workload, result: Estimate, gpu: str, how: str, measured: Sequence[Measure], columns: int
 ) -> str:
     """`how`: where the time of a start comes from."""
-    idle = "are never ended" if given.idle_timeout is None else f"end after {span(given.idle_timeout)}"
+    idle = "are never ended" if given.idle_timeout is None else f"end after {duration(given.idle_timeout)}"
+    runs_a_day = words.count(given.runs_per_day, "run")
     lines = [
-        f"{words.count(given.runs_per_day, 'run')} a day of {span(given.run)} each, on {gpu} at {rate(given.hourly)}.",
+        f"{runs_a_day} a day of {duration(given.run)} each, on {gpu} at {rate(given.hourly)}.",
         f"A machine starts in {duration(given.provisioning)} ({how}).",
         f"Idle machines {idle}.",
     ]

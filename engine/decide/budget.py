@@ -22,7 +22,7 @@ from steno.engine.state.states import VmState
 from steno.engine.state.vm import Vm
 from steno.engine.state.world import World
 from steno.engine.wire import DOLLAR, Position, Shape, Time, Usd, rate, usd
-from steno.events.clock import SECOND, count_due, span
+from steno.events.clock import SECOND, count_due, duration
 from steno.events.types import BudgetCrossed
 
 _AHEAD: Final = 30 * DAY  # a budget has no month of its own
@@ -191,37 +191,37 @@ def worst_case(terms: Requirements, policy: Policy, state: World, now: int = 0) 
     """(`max_duration`, else the assumed one) × price × nodes × tasks, and one idle timeout of each machine; of a
     schedule, all of it for each firing of the 30 days from `now` on.
     """
-    duration = policy.assumed_duration if terms.max_duration is None else terms.max_duration
+    length = policy.assumed_duration if terms.max_duration is None else terms.max_duration
     idle = backstop(terms, policy)  # until the provider ends it, if nobody records
     if idle == OFF:
         idle = policy.assumed_duration
     # The newest machine of each kind is in memory, and only its price counts.
     guess = price_of(terms, policy, [vm for vm in state.vms.in_memory() if vm.archive is None])
-    firings = _firings(terms, duration, now)
+    firings = _firings(terms, length, now)
     nodes = max(1, terms.nodes) * terms.tasks * firings
     gpus = max(terms.gpu_count, int(terms.gpu_counts.most or 0), 1 if terms.gpu else 0)
-    gpu_time = _cost((duration + idle) * nodes, gpus * DOLLAR)
+    gpu_time = _cost((length + idle) * nodes, gpus * DOLLAR)
     if guess is None:
         unknown = "No price of such a machine is known, so the budget does not guard this run."
         return WorstCase(None, idle, None, (unknown,), gpu_time)
-    running, idling = (_cost(time * nodes, guess.hourly) for time in (duration, idle))
+    running, idling = (_cost(time * nodes, guess.hourly) for time in (length, idle))
     times = "" if terms.nodes <= 1 else f" × {terms.nodes} nodes"
     times += "" if terms.tasks == 1 else f" × {terms.tasks} tasks"
     times += "" if not terms.crons else f" × {firings} firings in 30 days"
     origin = "no max_duration, so assumed" if terms.max_duration is None else "max_duration"
     lines = (
-        f"run: {span(duration)} ({origin}) × {rate(guess.hourly)} ({guess.why}){times} = {usd(running)}",
-        f"idle after it: {span(idle)} × {rate(guess.hourly)}{times} = {usd(idling)}",
+        f"run: {duration(length)} ({origin}) × {rate(guess.hourly)} ({guess.why}){times} = {usd(running)}",
+        f"idle after it: {duration(idle)} × {rate(guess.hourly)}{times} = {usd(idling)}",
         f"at worst: {usd(running + idling)}",
     )
     return WorstCase(guess.hourly, idle, running + idling, lines, gpu_time)
 
 
-def _firings(terms: Requirements, duration: int, now: int) -> int:
+def _firings(terms: Requirements, length: int, now: int) -> int:
     """How often it runs in the next 30 days: one firing begins only once the one before is over."""
     if not terms.crons:
         return 1
-    return min(count_due(terms.crons, now, now + _AHEAD), _AHEAD // max(duration, SECOND) + 1)
+    return count_due(terms.crons, now, now + _AHEAD, most=_AHEAD // max(length, SECOND) + 1)
 
 
 def check(terms: Requirements, policy: Policy, state: World, now: int, run: Run | None = None) -> WorstCase:

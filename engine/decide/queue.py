@@ -24,7 +24,7 @@ from steno.engine.state.run import Held, Run, waits
 from steno.engine.state.states import State, VmState
 from steno.engine.state.world import PlanAnswer, World, source_of
 from steno.engine.wire import Shape, Time
-from steno.events.clock import SECOND, backoff, span
+from steno.events.clock import SECOND, backoff, duration
 from steno.events.types import IntentAbandoned, RunHeld, RunPlaced, RunRequeued, SubmitFailed
 
 BEHIND: Final = "another run is ahead in the queue"
@@ -155,7 +155,7 @@ def _without_offer(run: Run, plan: Plan, answer: PlanAnswer) -> RunHeld | Submit
     detail, patience = sentence(situation, run, answer), situation.policy.queue_patience
     if situation.now - max(answer.since, run.requested_at or 0) < patience:
         return plan.hold(run, "offer", detail)
-    why = f"{detail}, and `queue.patience` is {span(patience) if patience else 0}"
+    why = f"{detail}, and `queue.patience` is {duration(patience) if patience else 0}"
     return SubmitFailed(run_id=run.run_id, provider=situation.provider, error=why, reason="no_offer")
 
 
@@ -337,7 +337,7 @@ def capacity_sentence(run: Run, policy: Policy, now: int) -> str | None:
 
 
 def _limit(patience: int) -> str:
-    return f"{span(patience)} after the request (`queue.patience`)"
+    return f"{duration(patience)} after the request (`queue.patience`)"
 
 
 def _why_no_more(run: Run, patience: int, now: int) -> str | None:

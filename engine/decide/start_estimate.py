@@ -15,7 +15,7 @@ from steno.engine.money.report import start_time
 from steno.engine.state.run import Run
 from steno.engine.state.world import World, source_of
 from steno.engine.wire import Shape, Time, seconds
-from steno.events.clock import SECOND, format_second, span
+from steno.events.clock import SECOND, duration, format_second
 
 LEVEL: Final = 80  # percent of starts that the range is meant to hold
 FEWEST: Final = 9  # starts: the shortest and the longest of nine hold the tenth in 8 of 10 cases
@@ -40,7 +40,7 @@ class StartEstimate(Shape, frozen=True, kw_only=True):
     def __str__(self) -> str:
         if self.low is None or self.high is None or self.low_seconds is None or self.high_seconds is None:
             return f"When it starts is not known: {self.unknown}."
-        ends = " to ".join(span(round(end) * SECOND) for end in (self.low_seconds, self.high_seconds))
+        ends = " to ".join(duration(round(end) * SECOND) for end in (self.low_seconds, self.high_seconds))
         return (
             f"It may start between {format_second(self.low)} and {format_second(self.high)}: of {self.samples} "
             f"{self.among} that waited as long, {LEVEL} % started {ends} after their request; such ranges, made at the "
@@ -61,7 +61,7 @@ def start_estimate(state: World, run: Run, now: int) -> StartEstimate | None:
     low, high = (None, None) if around is None else around
     among, (checked, held), unknown = _among(run), hit_rate(starts), None
     if around is None:
-        which = f" that waited longer than {span(waited // SECOND * SECOND)}" if len(longer) < len(starts) else ""
+        which = f" that waited longer than {duration(waited // SECOND * SECOND)}" if len(longer) < len(starts) else ""
         unknown = f"it needs {FEWEST} {among}{which}, and this record has {len(longer)}"
     return StartEstimate(
         among=among,

@@ -17,7 +17,7 @@ from steno.engine.state.sources import Observability, observability, open_blind
 from steno.engine.state.states import VmReason, VmState
 from steno.engine.state.vm import Vm
 from steno.engine.state.world import World, idle_evidence, source_of
-from steno.events.clock import SECOND, format_second, span
+from steno.events.clock import SECOND, duration, format_second
 
 
 def why_not_warm(state: World, run: Run) -> tuple[str, ...]:
@@ -220,7 +220,8 @@ def _idle(situation: Situation, vm: Vm) -> Iterator[str]:
     if timeout.after is None:
         yield f"{idle}; its timeout is off: {_says(situation.state, timeout)}."
         return
-    yield f"{idle}: polls show {span(seen)} of the {span(timeout.after)} timeout ({_says(situation.state, timeout)})."
+    whole = f"{duration(timeout.after)} timeout ({_says(situation.state, timeout)})"
+    yield f"{idle}: polls show {duration(seen)} of the {whole}."
     if seen >= timeout.after and vm.ours and not coming and not vm.occupants:
         yield "Its timeout has passed: it is drained in the next round."
 
@@ -250,7 +251,7 @@ def _draining(situation: Situation, vm: Vm) -> Iterator[str]:
 def _coming(situation: Situation, vm: Vm) -> Iterator[str]:
     run_id = comer(situation, (), vm)
     if run_id is not None:
-        yield f"{_name(situation.state, run_id)} has been placed and may start on it (within {span(LANDING)})."
+        yield f"{_name(situation.state, run_id)} has been placed and may start on it (within {duration(LANDING)})."
 
 
 def _says(state: World, timeout: Timeout) -> str:
@@ -263,9 +264,9 @@ def _says(state: World, timeout: Timeout) -> str:
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-def _about(duration: int) -> str:
+def _about(length: int) -> str:
     """A duration to the second: nothing between two polls is known better."""
-    return span(duration // SECOND * SECOND)
+    return duration(length // SECOND * SECOND)
 
 
 def _for_maker(state: World, vm: Vm) -> str:

@@ -10,7 +10,7 @@ from steno.engine.state.vm import Vm
 from steno.engine.state.world import World, policy_of, source_of
 from steno.engine.wire import usd
 from steno.events import types
-from steno.events.clock import SECOND, format_second, span
+from steno.events.clock import SECOND, duration, format_second
 
 
 def why_decided(state: World, decision: Decision, at: int) -> str:
@@ -24,7 +24,7 @@ def why_decided(state: World, decision: Decision, at: int) -> str:
             return f"It waits ({decision.why}): {decision.detail or 'no detail is recorded'}{until}."
         case types.RunRequeued():
             wanted = "the same" if decision.gpu is None else decision.gpu
-            pause = span(max(0, decision.not_before - at) // SECOND * SECOND)
+            pause = duration(max(0, decision.not_before - at) // SECOND * SECOND)
             due = format_second(decision.not_before)
             return (
                 f"The provider had no machine for it, and `queue.patience` has not passed: attempt {decision.attempt} "
@@ -53,7 +53,7 @@ def _place(state: World, place: types.RunPlaced, at: int) -> str:
     vm = None if place.vm_id is None else state.vms.get(place.vm_id)
     if vm is not None:
         left = max((stay.until for stay in vm.occupancies if stay.until is not None and stay.until <= at), default=None)
-        idle = "" if left is None else f", which was idle for {span((at - left) // SECOND * SECOND)}"
+        idle = "" if left is None else f", which was idle for {duration((at - left) // SECOND * SECOND)}"
         return f"on {vm.facts.name or vm.vm_id}{idle} and fits{gpu}"
     if place.slot is not None:
         return f"on a new machine in {place.slot}: no idle machine fits{gpu}"
@@ -73,7 +73,7 @@ def _stop(state: World, decision: types.StopRequested | types.RunIdleWarned, at:
     since = decision.since if isinstance(decision, types.RunIdleWarned) else decision.idle_since
     if since is None:
         return f"It was stopped: {_cause(state, run)}."
-    idle = f"its GPUs were idle for {span(max(0, at - since) // SECOND * SECOND)}, since {format_second(since)}"
+    idle = f"its GPUs were idle for {duration(max(0, at - since) // SECOND * SECOND)}, since {format_second(since)}"
     if isinstance(decision, types.RunIdleWarned):
         return f"It was warned: {idle}; it is stopped at {format_second(decision.stops_at)} unless they work before."
     return f"It was stopped: {idle}, and samples after the warning show no work (`vms.busy_idle_timeout`)."

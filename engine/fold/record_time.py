@@ -23,7 +23,7 @@ from steno.engine.state.reading import Seen, Tick
 from steno.engine.state.sources import Source, skew_of
 from steno.engine.state.vm import vm_id_of
 from steno.engine.state.world import LEAPT, BootClock, ClockStep, World
-from steno.events.clock import BOOT, BOOT_BITS, SECOND, SKEW, Stamp, span
+from steno.events.clock import BOOT, BOOT_BITS, SECOND, SKEW, Stamp, duration
 
 if TYPE_CHECKING:
     from steno.events.store.record import Stored
@@ -110,7 +110,9 @@ class RecordTime:
         """Compare the start of a boot with the clock of a provider that was compared with ours before."""
         if source.ahead is None or server_time is None:
             if (behind := floor + stamp.boot - stamp.wall) > SKEW:
-                self.news.append(f"it began {span(behind)} before the newest answer: dates from here on are uncertain")
+                self.news.append(
+                    f"it began {duration(behind)} before the newest answer: dates from here on are uncertain"
+                )
             return
         apart = server_time - source.ahead - stamp.boot - clock.offset
         if abs(apart) > UNSEEN:
@@ -127,8 +129,8 @@ class RecordTime:
         for old in list(clock.jumps)[:-_EPOCHS]:
             del clock.jumps[old]
         if abs(size) > SKEW:
-            now = f"{span(abs(jump))} {'ahead' if jump > 0 else 'behind'}" if jump else "right again"
-            self.news.append(f"it jumped {'forward' if size > 0 else 'back'} by {span(abs(size))} and is {now}")
+            now = f"{duration(abs(jump))} {'ahead' if jump > 0 else 'behind'}" if jump else "right again"
+            self.news.append(f"it jumped {'forward' if size > 0 else 'back'} by {duration(abs(size))} and is {now}")
 
 
 def record_time(state: World, stored: "Stored") -> int:

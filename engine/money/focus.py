@@ -1,8 +1,8 @@
 """Costs as rows in the columns of FOCUS 1.2, the FinOps Open Cost and Usage Specification (https://focus.finops.org).
 One row for each sum of a machine's bill, cut at midnights. It has all mandatory columns, and the conditional columns
 that we can fill; empty is null. The cloud sends us no invoice: the billing account is the source, and the billed cost
-is Steno's. Moments are whole seconds, as the specification wants; the exact time is in `ConsumedQuantity`. A month has
-the columns of FOCUS 1.4: what a run pays is an allocated part of the machine's charge.
+is Steno's. Moments are whole seconds, as the specification wants, and no period is empty; the exact time is in
+`ConsumedQuantity`. A month has the columns of FOCUS 1.4: what a run pays is an allocated part of the machine's charge.
 """
 
 import json
@@ -103,7 +103,7 @@ _COLUMNS: Final[dict[str, Callable[[_Row], str]]] = {
     "ChargeClass": lambda _: "",
     "ChargeDescription": lambda row: f"{_SAID[row.charge.line]}: {row.machine}, {row.kind}",
     "ChargeFrequency": lambda _: "Usage-Based",
-    "ChargePeriodEnd": lambda row: format_second(row.charge.until),
+    "ChargePeriodEnd": lambda row: format_second(max(row.charge.until, row.charge.since // SECOND * SECOND + SECOND)),
     "ChargePeriodStart": lambda row: format_second(row.charge.since),
     "ConsumedQuantity": lambda row: _decimal(row.charge.time, SECOND, 6),
     "ConsumedUnit": lambda _: "Seconds",

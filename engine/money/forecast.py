@@ -57,6 +57,8 @@ def month_forecast(spent: Mapping[int, int], known: int | None, now: int, left: 
     if known is None or today < days.first:
         last = "there is no poll" if known is None else f"the newest poll is of {format_time(known)[:10]}"
         unknown = f"{last}; `steno up` polls"
+    elif today > days.last:
+        unknown = f"the newest poll is of {format_time(known)[:10]}, but the clock of this machine shows {month}"
     elif len(whole) < FEWEST:
         unknown = f"it needs {FEWEST} whole days, and this record has {len(whole)}"
     low = best = high = None

@@ -82,7 +82,7 @@ class Notices:
         self._news = News(journal.record, source, made_again)
         self._adopted = False
         self._measured_at = clock.now()  # when the metrics were last sent
-        self._lease: Lease | None = None
+        self._leases: dict[str, Lease] = {}
         self._outcomes: SimpleQueue[Outcome] = SimpleQueue()
         self._attempts: dict[str, threading.Thread] = {}
         """By notice: attempts under way, or whose outcome is not recorded yet."""
@@ -187,17 +187,22 @@ class Notices:
         self._record_outcomes()
         self._measure()
         waiting = self._open()
-        if waiting and self._lease is None:  # at most one process sends: several may record the sources of one record
-            self._lease = self._journal.record.store.lease("notices")
-        if self._lease is None:
-            return
-        now = self._clock.now()
+        ours, now = set(filter(self._sends, set(map(_receiver, waiting.values())))), self._clock.now()
         for name, notice in tuple(waiting.items()):
-            if len(self._attempts) < _AT_ONCE and name not in self._attempts and self._wait(notice, now) == 0:
+            free = len(self._attempts) < _AT_ONCE and name not in self._attempts
+            if free and _receiver(notice) in ours and self._wait(notice, now) == 0:
                 # A daemon: an ending process does not wait for a server that hangs; the notice is sent again later.
                 thread = threading.Thread(target=self._attempt, args=(notice, self._call(notice, now)), daemon=True)
                 self._attempts[name] = thread
                 thread.start()
+
+    def _sends(self, receiver: str) -> bool:
+        """True if this process alone sends to it: others may record sources of the record, also with other routes."""
+        name = f"notices/{receiver}".rstrip("/")  # the webhook and the collector share theirs
+        lease = self._leases.get(name) or self._journal.record.store.lease(name)
+        if lease is not None:
+            self._leases[name] = lease
+        return lease is not None
 
     def _measure(self) -> None:
         """Send the metrics of the source if they are due: once, and not again, as the next say more."""
@@ -249,9 +254,8 @@ class Notices:
         self._adopted = False
         self.wait(_TIMEOUT)
         self._record_outcomes()
-        if self._lease is not None:
-            self._lease.release()
-            self._lease = None
+        while self._leases:
+            self._leases.popitem()[1].release()
 
     def _attempt(self, notice: OpenNotice, call: Callable[[], tuple[int | None, str | None]]) -> None:
         status, error = call()

@@ -69,6 +69,7 @@ class _Content(msgspec.Struct):
 
     text: str
     notice_id: str
+    at: str
     lines: tuple[str, ...] = ()  # of a digest
 
 
@@ -99,7 +100,7 @@ def deliver(route: Route, body: bytes) -> tuple[int | None, str | None]:
     try:
         result = sender.notify(
             title=text if len(text) <= _TITLE else text[: _TITLE - 1] + "…",
-            body="\n".join((text, *content.lines, "", f"notice {content.notice_id}")),
+            body="\n".join((text, *content.lines, "", f"notice {content.notice_id}, {content.at[:19]}Z")),
             body_format=apprise.NotifyFormat.TEXT,
         )
     except Exception as error:  # noqa: BLE001 - apprise has a hundred plugins, and any may raise anything

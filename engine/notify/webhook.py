@@ -22,7 +22,7 @@ from steno.engine.state.vm import Vm
 from steno.engine.state.world import World
 from steno.engine.wire import rate, usd
 from steno.events import types
-from steno.events.clock import SECOND, format_second, span
+from steno.events.clock import SECOND, duration, format_second
 from steno.events.types import BudgetCrossed
 
 TIMEOUT = 10.0  # seconds for each of connecting, writing and waiting for the answer
@@ -84,6 +84,7 @@ Fields = dict[str, Any]
 
 def envelope(text: str, link: str | None, fields: Fields) -> bytes:
     """The JSON text of a notice. `fields` are ours, beside Slack's."""
+    text = _one_line(text)
     line = _escaped(text if link is None else f"{text} {link}")
     section_text = _escaped(text)[:_LONGEST]
     block = section_text if link is None else f"{section_text}\n<{_escaped(link)}|Show in Steno>"
@@ -125,7 +126,7 @@ def message_of(fact: NewsItem, state: World, now: int) -> tuple[str, str, Fields
 
 def digest(facts: Sequence[NewsItem], state: World) -> tuple[str, str, Fields]:
     """(text, path of its page, fields) of several facts of one kind, reported together."""
-    lines, mixed = [_line(fact, state) for fact in facts], len({fact.kind for fact in facts}) > 1
+    lines, mixed = [_one_line(_line(fact, state)) for fact in facts], len({fact.kind for fact in facts}) > 1
     more = f", and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
     named = "; ".join(lines[:_NAMED]) + more
     ends = sorted(fact.subject.state.value for fact in facts if isinstance(fact.subject, Run))
@@ -175,7 +176,7 @@ def _run_text(run: Run, cost: int | None, now: int) -> str:
     parts = [f"Steno: {run.name or run.run_id} {_verdict(run)}"]
     ran = run.finished_at - run.started_at if run.started_at is not None and run.finished_at is not None else 0
     if ran > 0:
-        parts.append(f"ran {span(ran if ran < SECOND else round(ran / (SECOND // 10)) * (SECOND // 10))}")
+        parts.append(f"ran {duration(ran)}")
     if run.start is not None:
         parts.append(f"{run.start} start")
     if cost is not None and run.links:
@@ -223,8 +224,13 @@ def _who(subject: str, state: World) -> str:
 
 
 def _clipped(text: str) -> str:
-    line = " ".join(text.split())
+    line = _one_line(text)
     return line if len(line) <= _DETAIL else line[: _DETAIL - 1] + "…"
+
+
+def _one_line(text: str) -> str:
+    """Without breaks and control characters: the name of a run adds no line to a mail."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in " ".join(text.split()))
 
 
 def _escaped(text: str) -> str:

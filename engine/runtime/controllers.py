@@ -109,8 +109,9 @@ def routes_of(settings: Settings) -> tuple[Route, ...]:
     for name, given in named.items():
         if "url" not in given:
             raise NotConfigured(f"notify.{name} has no address: set notify.{name}.url")
-        owner = given.get("owner", name) if given.get("mine") == "true" else None
-        kinds, more_of = given.get("on", ROUTED), {"secret": given.get("secret"), "quiet": given.get("quiet")}
+        mine = given.get("mine", "true" if "owner" in given else "false") == "true"
+        owner = given.get("owner", name) if mine else None
+        kinds, more_of = given.get("on", ROUTED), {"secret": given.get("secret") or None, "quiet": given.get("quiet")}
         routes.append(Route(name=name, url=given["url"], kinds=kinds, owner=owner, **more_of, **more))
         check_route(routes[-1])
     return tuple(routes)

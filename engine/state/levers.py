@@ -79,6 +79,10 @@ def sentence(lever: Lever) -> str:
     return f"{what}: {pulled.why}{release}"
 
 
+def nothing_to_stop(lever: LeverPulled) -> str:
+    return f"nothing to stop: no open run matches ({scope(lever)})"
+
+
 def scope(lever: LeverPulled) -> str:
     """The runs or the machine that it is about, in words."""
     parts = (

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from steno.engine.errors import Conflict, LeverNotFound, SourceNotFound
 from steno.engine.live.journal import Journal
 from steno.engine.state.archives import refuse_archive
-from steno.engine.state.levers import SHORT, Lever, lasts
+from steno.engine.state.levers import SHORT, Lever, lasts, nothing_to_stop, stopped_by
 from steno.engine.state.policy import DAY
 from steno.engine.state.states import State, VmState
 from steno.engine.state.vm import Vm
@@ -110,11 +110,15 @@ def _refuse_keep(vm: Vm, wanted: LeverPulled, now: int) -> None:
 
 
 def pull(journal: Journal, wanted: LeverPulled, look: Look) -> tuple[LeverPulled, int | None]:
-    """The lever in force, and the position of its event; None: it was in force already. Raises as `refuse_pull`."""
+    """The lever in force, and the position of its event; None: it was in force already. Raises as `refuse_pull`, and
+    `Conflict` if it stops only what is there, and nothing is.
+    """
     while True:
         version = journal.record.version(STREAM)
         with look() as (state, now):
             known = refuse_pull(state, wanted, now)
+            if not lasts(wanted) and not stopped_by(wanted, state.runs.open()):
+                raise Conflict(nothing_to_stop(wanted))
         if known is not None:
             return known, None
         if (position := _append(journal, wanted, version)) is not None:

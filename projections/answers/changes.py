@@ -14,7 +14,7 @@ from steno.engine.state.policy import Policy, Rate
 from steno.engine.state.states import State, VmReason, VmState
 from steno.engine.state.vm import Vm
 from steno.engine.wire import DOLLAR, Shape, Stretched, Time, Usd, rate, usd
-from steno.events.clock import format_second, parse_time, span
+from steno.events.clock import duration, format_second, parse_time
 from steno.projections.answers.actions import changed_settings
 from steno.projections.answers.evidence import message_of
 from steno.projections.answers.incidents import incidents, is_of, position_before
@@ -185,16 +185,21 @@ def _setting_words(policy: Policy) -> dict[str, str]:
                 text = f"{amount / DOLLAR:g}" if key == "gpu_hours" else text
                 words[f"limits.{limit.owner.replace('/', '.', 1)}.{key}"] = text
     for billing in policy.billing:
-        words[f"billing.{billing.backend}.minimum"] = span(billing.minimum)
-        words[f"billing.{billing.backend}.granularity"] = span(billing.granularity)
+        words[f"billing.{billing.backend}.minimum"] = _length(billing.minimum)
+        words[f"billing.{billing.backend}.granularity"] = _length(billing.granularity)
     return words
+
+
+def _length(length: int) -> str:
+    """As it is written in settings: `10m`, `1h30m`."""
+    return duration(length).replace(" ", "")
 
 
 def _value(name: str, value: Any) -> str:
     if value is None or value == ():
         return "no limit" if name == "max_vms" else "off"
     if name.endswith(("timeout", "patience", "duration")):
-        return span(value)
+        return _length(value)
     if isinstance(value, tuple) and isinstance(value[0], Rate):
         return " ".join(f"{each.gpu} {rate(each.hourly)}".strip() for each in value)
     if name == "thresholds":

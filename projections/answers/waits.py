@@ -9,7 +9,7 @@ from steno.engine.state.policy import MINUTE
 from steno.engine.state.run import Run
 from steno.engine.state.world import World, ours_of, source_of
 from steno.engine.wire import usd
-from steno.events.clock import SECOND, format_second, span
+from steno.events.clock import SECOND, duration, format_second
 from steno.projections.answers.paid import paid
 from steno.projections.read_models.view import View
 
@@ -46,7 +46,7 @@ def wait_of(view: View, run: Run, now: int, start: StartEstimate | None) -> tupl
             costs[f"of runs of {who}" if run_id else who.strip("()")] += cost
     if sum(costs.values()):
         parts = ", ".join(f"{usd(cost)} {who}" for who, cost in costs.most_common() if cost)
-        waited = span((until - (since or until)) // SECOND * SECOND)
+        waited = duration((until - (since or until)) // SECOND * SECOND)
         total = usd(sum(costs.values()))
         lines.append(f"While it waited ({waited}), other machines of {source} cost {total}: {parts}.")
     return tuple(lines)

@@ -17,7 +17,7 @@ from steno.engine.whatif.demand import Outcome, demand_of
 from steno.engine.whatif.lags import ASSUMED
 from steno.engine.whatif.simulator import Scenario, simulate
 from steno.engine.wire import Cell, Shape, Tabled, Time, Usd, dollars, seconds
-from steno.events.clock import SECOND, span
+from steno.events.clock import SECOND, duration
 
 Swept = Literal["idle-timeout", "max-vms"]
 FIELDS: Final[dict[Swept, str]] = {"idle-timeout": "idle_timeout", "max-vms": "max_vms"}
@@ -147,7 +147,7 @@ def _scenarios(question: WhatIfQuestion) -> list[tuple[str, Scenario]]:
 
 
 def _named(field: str, value: Any) -> str:
-    text = "off" if value is None else span(value) if field == "idle_timeout" else str(value)
+    text = "off" if value is None else duration(value) if field == "idle_timeout" else str(value)
     return f"{ {'mode': 'policy'}.get(field, field.replace('_', '-')) }={text}".replace(" ", "")
 
 

@@ -24,12 +24,14 @@ pytestmark = pytest.mark.slow
 
 
 def told(record: Path) -> int:
-    """Three notices: one accepted, one given up, one on its way; the last position."""
+    """Four notices: one accepted by mail and one by the webhook, one given up, one on its way; the last position."""
     with Record.open(record, write=True, shapes=READINGS.shape, clock=SystemClock()) as open_:
-        for name in ("good", "bad", "waits"):
-            body = msgspec.json.encode({"text": f"Steno: {name}\nof two lines"})
-            intent = types.NoticeIntended(notice_id=name, kind="run_end", body=body)
+        for name in ("mail", "good", "bad", "waits"):
+            kind, route = ("stuck", "alice") if name == "mail" else ("run_end", "")
+            body = msgspec.json.encode({"text": f"Steno: {name}\nof two lines, a&lt;b"})
+            intent = types.NoticeIntended(notice_id=name, kind=kind, body=body, route=route)  # type: ignore[arg-type]
             outcome = {
+                "mail": types.NoticeDelivered(notice_id=name, status=0, attempt=1),
                 "good": types.NoticeDelivered(notice_id=name, status=204, attempt=2),
                 "bad": types.NoticeFailed(notice_id=name, error="HTTP 500", attempt=5, final=True),
                 "waits": types.NoticeFailed(notice_id=name, error="no answer", attempt=1),
@@ -88,6 +90,7 @@ def test_notices_say_whether_they_were_accepted(served: Serve, town: Path) -> No
         ("waits", "pending", 1),
         ("bad", "failed", 5),
         ("good", "delivered", 2),
+        ("mail", "delivered", 1),
     ]
     assert (page["webhook"], page["signed"]) == ("hooks.example.org", False)
     assert "secret" not in here.client.get("/api/notices").text
@@ -101,8 +104,10 @@ def test_an_administrator_makes_and_revokes_tokens_on_the_page(served: Serve, to
     here = served(town)
     seen = see(here.url, permissions=["clipboard-read", "clipboard-write"])
     page = seen.go("/admin")
-    assert page.locator("tbody tr").nth(1).inner_text().endswith("bad\nof two lines")
+    assert page.locator("tbody tr").nth(1).inner_text().endswith("bad\nof two lines, a<b")
     assert "given up after 5 attempts" in page.locator("tbody tr").nth(1).inner_text()
+    mail = page.locator("tbody tr").nth(3).inner_text()
+    assert all(words in mail for words in ("stuck run", "accepted, route alice")), mail
     page.get_by_role("tab", name="Tokens").click()
     page.get_by_label("Name").fill("site")
     page.get_by_label("Role").select_option("submit")

@@ -74,16 +74,18 @@ def test_a_lever_is_previewed_pulled_listed_and_released(served: Serve, site: De
         ({"action": "drain", "why": "x", "user": "ada"}, 422, None),
         ({"action": "pause", "why": "x", "source": "moon"}, 404, None),
         ({"action": "stop", "why": "x", "state": "dancing"}, 422, None),
+        ({"action": "stop", "why": "x", "state": "succeeded"}, 409, None),
     ],
 )
 def test_a_lever_that_cannot_be_pulled_is_a_problem(
     served: Serve, site: DecidedRecord, body: dict[str, str], status: int, field: str | None
 ) -> None:
-    """And nothing is recorded."""
+    """And nothing is recorded, also of a stop that is about what is there only, and nothing is."""
     client = served(site.folder / "record.db").client
     answer = client.post("/api/levers", json=body)
     assert (answer.status_code, answer.json().get("field")) == (status, field), answer.text
     assert client.get("/api/levers").json()["levers"] == []
+    assert site.record.version("levers") == 0
 
 
 def test_only_an_administrator_pulls_levers(served: Serve, site: DecidedRecord) -> None:

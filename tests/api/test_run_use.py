@@ -54,7 +54,7 @@ def test_the_page_of_a_run_draws_the_use_of_its_gpus(here: Served, see: See) -> 
     assert panel.locator("path.use-line").count() == len(ONE_OF_FOUR)
     assert panel.locator("rect.use-idle").count() == 1
     label = panel.locator("svg").get_attribute("aria-label") or ""
-    assert label.startswith("Use of 4 GPUs over time: working 10 m 00 s (28 %), idle 20 m")
+    assert label.startswith("Use of 4 GPUs over time: working 10 m (28 %), idle 20 m")
     panel.get_by_text("As a table").click()
     cells = panel.get_by_role("table", name="The use of each GPU").locator("tbody tr").first.locator("td")
     assert cells.all_inner_texts()[-2:] == ["10.0 GB of 192.0 GB", "90 W"]

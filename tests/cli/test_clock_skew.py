@@ -94,7 +94,7 @@ def test_a_recorder_goes_on_at_once_after_one_whose_clock_was_ahead(
     wait(lambda: record_file.exists() and "PollRecorded" in steno("events", "--json").stdout)
     first.kill()
     controller(0, logs[1])
-    wait(lambda: "it jumped back by 1h and is 1h behind" in logs[1].read_text())
+    wait(lambda: "it jumped back by 1 h and is 1 h behind" in logs[1].read_text())
     assert steno("submit", "--name", "one", "--", holding(gate)).returncode == 0
     wait(lambda: re.search(r"one: \w+ → running", logs[1].read_text()))
     gate.touch()

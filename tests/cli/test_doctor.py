@@ -34,7 +34,7 @@ def test_the_idle_timeout_of_this_machine_is_told_with_its_source(steno: Steno) 
     """Free machines go with their run; priced machines after the timeout, and somebody set it."""
     assert "goes with its run" in steno("doctor").stdout
     priced = steno("doctor", STENO_LOCAL_PRICE="1.99", AMD_VM_IDLE_TIMEOUT="300").stdout
-    assert "$1.99/h and end after 5m idle (AMD_VM_IDLE_TIMEOUT)" in priced
+    assert "$1.99/h and end after 5 m idle (AMD_VM_IDLE_TIMEOUT)" in priced
 
 
 def test_settings_that_make_no_policy_are_a_failed_check(steno: Steno) -> None:

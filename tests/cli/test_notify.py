@@ -20,6 +20,7 @@ from stenotest.traces import requests_of, spans_of, values
 from stenotest.waiting import wait
 from stenotest.webhook_server import WebhookServer
 
+from steno.cli.commands import notify
 from steno.engine.providers.registry import READINGS
 from steno.events.clock import SECOND, SystemClock
 from steno.events.store.record import Record
@@ -126,6 +127,19 @@ def test_a_page_of_notices(steno: Steno, hook: WebhookServer) -> None:
     assert all(len(line) <= 80 for line in page)
     assert steno("notify", "-n", "1").stderr == "1 older not shown; --last shows more\n"
     assert steno("notify", "list", "--state", "pending").stdout == ""
+
+
+def test_a_notice_is_listed_on_one_line_as_people_wrote_it() -> None:
+    """Without Slack's escapes, and whatever the name of a run holds."""
+    row = {
+        "at": 0,
+        "state": "delivered",
+        "error": None,
+        "kind": "start",
+        "route": "",
+        "text": "Steno: a&lt;b\nc\x1b[2J",
+    }
+    assert notify._line(row).endswith(r"start    a<b\nc\x1b[2J")
 
 
 # -- what a recorder tells
@@ -283,9 +297,13 @@ def test_a_stuck_run_reaches_its_owner_once_by_mail_and_webhook_through_kills_of
 
 
 def test_a_test_notice_goes_by_each_route_or_by_one(steno: Steno, hook: WebhookServer, home: Path) -> None:
-    """Each receiver is named with its answer; an address is never shown, and a route that is none is named."""
+    """Each receiver is named with its answer; an address is never shown, and a route that is none is named. An empty
+    secret signs nothing.
+    """
     with MailServer() as mail:
-        settings = f'[notify.alice]\nurl = "{mail.url("alice@example.org")}"\n[notify.chat]\nurl = "{hook.url}"\n'
+        settings = (
+            f'[notify.alice]\nurl = "{mail.url("alice@example.org")}"\n[notify.chat]\nurl = "{hook.url}"\nsecret = ""\n'
+        )
         (home / "steno.toml").write_text(settings)
         mail.replies = ["250 ok", "550 nobody"]
         done = steno("notify", "test", "--json")
@@ -298,6 +316,7 @@ def test_a_test_notice_goes_by_each_route_or_by_one(steno: Steno, hook: WebhookS
         assert done.returncode == 3
         assert done.stderr.startswith("steno: the receiver of alice did not accept the test notice: not delivered")
         assert (len(mail.taken), len(hook.taken)) == (1, 1)
+    assert steno("notify", "test", "chat").stdout.endswith(", not signed (notify.chat.secret is not set)\n")
     done = steno("notify", "test", "bob")
     assert (done.returncode, done.stderr) == (
         2,

@@ -51,7 +51,7 @@ def test_a_run_that_is_waited_for_ends_when_its_patience_does(
 ) -> None:
     done = steno(*WORDS, "--wait", "--", "true", **settings, STENO_QUEUE_PATIENCE="3s")
     assert done.returncode == 1, done
-    assert "dstack has no offer for it (gpu H100), and `queue.patience` is 3s" in done.stdout
+    assert "dstack has no offer for it (gpu H100), and `queue.patience` is 3 s" in done.stdout
     assert server.count("/runs/get_plan") == 1
 
 

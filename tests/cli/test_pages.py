@@ -153,7 +153,7 @@ def test_silence_of_the_source_is_drawn_under_the_scale() -> None:
         drawn = draw(run, timeline(run, [gap], T), 80)
         line = next(line for line in drawn.splitlines() if unstyle(line).startswith(word))
         assert fill in line
-        assert unstyle(line).endswith("6.0 s")
+        assert unstyle(line).endswith(" 6 s")
         hatched.add(line.partition(word)[0])
     assert len(hatched) == 2
 
@@ -170,14 +170,17 @@ def test_a_picture_never_overflows_the_terminal(times: list[float], columns: int
 @pytest.mark.parametrize(
     ("span", "text"),
     [
-        (0, "0 ms"),
+        (0, "0 s"),
         (48_000, "48 ms"),
         (100_000, "0.1 s"),
+        (12_000_000, "12 s"),
         (59_940_000, "59.9 s"),
-        (59_960_000, "1 m 00 s"),
+        (59_960_000, "1 m"),
         (426_830_000, "7 m 07 s"),
-        (3_600_000_000, "1 h 00 m"),
+        (3_600_000_000, "1 h"),
+        (86_400_000_000, "24 h"),
         (200_000_000_000, "2 d 07 h"),
+        (-90_000_000, "-1 m 30 s"),
     ],
 )
 def test_durations_read_to_two_units(span: int, text: str) -> None:

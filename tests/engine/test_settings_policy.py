@@ -11,6 +11,7 @@ from steno.engine.decide.budget import worst_case
 from steno.engine.errors import NotConfigured
 from steno.engine.providers.dstack.settings import default_gpu, fleet_nodes
 from steno.engine.providers.registry import load_settings
+from steno.engine.runtime.controllers import routes_of
 from steno.engine.settings.settings import Settings, policy_from
 from steno.engine.settings.table import PROFILES
 from steno.engine.state.policy import Billing, Policy, Rate
@@ -213,3 +214,10 @@ def test_a_rate_of_one_gpu_is_found_whatever_its_case(load: Load) -> None:
         "rates.MI300X",
         "rates.H100",
     ]
+
+
+@pytest.mark.parametrize(("mine", "owner"), [("", "carol"), ("mine = true", "carol"), ("mine = false", None)])
+def test_a_route_with_an_owner_is_about_his_runs_unless_it_says_no(load: Load, mine: str, owner: str | None) -> None:
+    """A key that has no effect without another would send him everybody's."""
+    (route,) = routes_of(load(toml=f'[notify.chat]\nurl = "http://127.0.0.1:9/x"\nowner = "carol"\n{mine}\n'))
+    assert route.owner == owner

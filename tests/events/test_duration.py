@@ -2,7 +2,7 @@
 
 import pytest
 
-from steno.events.clock import SECOND, backoff, parse_duration, span
+from steno.events.clock import SECOND, backoff, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -28,16 +28,6 @@ def test_what_is_not_a_duration_is_refused(text):
     """Longer than a year, finer than a microsecond, two units."""
     with pytest.raises(ValueError, match="a duration up to a year"):
         parse_duration(text)
-
-
-@pytest.mark.parametrize(
-    ("duration", "text"),
-    [(0, "0s"), (12_500_000, "12.5s"), (90 * SECOND, "1m30s"), (5400 * SECOND, "1h30m"), (86_400 * SECOND, "24h"),
-     (59_999_999, "60s"), (60_400_000, "1m"), (-90 * SECOND, "-1m30s")],
-)  # fmt: skip
-def test_a_duration_is_written_short(duration, text):
-    """Exact below a minute, else to the second."""
-    assert span(duration) == text
 
 
 def test_a_back_off_doubles_up_to_its_limit():

@@ -178,7 +178,7 @@ def then_it_was_running(evening: OnCall, answer: str) -> None:
 
 def whose_machines(evening: OnCall, answer: str) -> None:
     assert re.search(r"These have the places: \S+ \(train of ada since \S+\), \S+ \(one of carl since \S+\)\.", answer)
-    paid = re.search(r"While it waited \(\w+\), other machines of \S+ cost \$\S+: (.*?)\. ", answer)
+    paid = re.search(r"While it waited \([^)]+\), other machines of \S+ cost \$\S+: (.*?)\. ", answer)
     assert paid is not None
     assert sorted(re.findall(r"\$[\d.]+ of runs of (\w+)", paid[1])) == ["ada", "carl"]
 

@@ -15,7 +15,7 @@ from steno.engine.providers.dstack.client import RUNS, Client, HttpAnswer
 from steno.engine.providers.dstack.lenient import at, objects
 from steno.engine.providers.dstack.task import for_dstack
 from steno.engine.state.policy import BACKSTOP
-from steno.events.clock import SECOND, span
+from steno.events.clock import SECOND, duration
 
 RUN_IDLE = 300  # seconds dstack keeps a machine idle after a run without `idle_duration`
 FLEET_IDLE = 72 * 3600  # seconds dstack keeps a machine idle in a fleet without `idle_duration`
@@ -322,4 +322,4 @@ def _beside(fleet: Mapping[str, object], limit: int | None) -> str | None:
 
 
 def _length(seconds: int) -> str:
-    return span(seconds * SECOND)
+    return duration(seconds * SECOND)

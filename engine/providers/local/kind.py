@@ -14,7 +14,7 @@ from steno.engine.providers import registry
 from steno.engine.providers.kind import Check, CheckState, Checkup, KernelRights, ProviderKind
 from steno.engine.providers.task import Draft, complete_plain
 from steno.engine.settings.values import Block, Known, price
-from steno.events.clock import parse_duration, span
+from steno.events.clock import duration, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -124,7 +124,7 @@ class LocalKind(ProviderKind):
         except NotConfigured as error:
             machines = Check(name="machines", state=CheckState.FAILED, message=str(error), error=error)
         else:
-            ends = "idle for ever" if policy.idle_timeout is None else f"end after {span(policy.idle_timeout)} idle"
+            ends = "idle for ever" if policy.idle_timeout is None else f"end after {duration(policy.idle_timeout)} idle"
             whose = settings.find("vms.idle_timeout").source
             message = f"machines here cost {rate(settings.parsed('local.price'))} and {ends} ({whose})"
             if policy.free:

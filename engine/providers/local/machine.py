@@ -72,7 +72,7 @@ class Machine:
         if gate is None:
             return False
         try:
-            return not is_locked(self._folder, BUSY) and self._end("idle_timeout", f"idle for {self._timeout:g}s")
+            return not is_locked(self._folder, BUSY) and self._end("idle_timeout", f"idle for {self._timeout:g} s")
         finally:
             os.close(gate)
 

@@ -19,7 +19,7 @@ from steno.engine.providers.slurm.rows import readable_rows
 from steno.engine.providers.slurm.spec import MARK
 from steno.engine.providers.slurm.survey import Survey
 from steno.engine.state.policy import rate_of
-from steno.events.clock import span as time_span
+from steno.events.clock import SECOND, duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ def gpus_command(host: Host) -> None:
             str(pool.gpus_per_node),
             str(pool.cpus),
             f"{pool.memory / 1024:.0f} GB",
-            "–" if pool.limits.time is None else _span(pool.limits.time),
+            "–" if pool.limits.time is None else duration(pool.limits.time * 60 * SECOND),
             "–" if (rate := rate_of(pool.gpu, rates)) is None else f"{rate:g}",
             _waited(waits.get(pool.gpu, ())),
         )
@@ -81,16 +81,11 @@ def gpus_command(host: Host) -> None:
     )
 
 
-def _span(minutes: int) -> str:
-    days, rest = divmod(minutes, 1440)
-    return (f"{days}d" if days else "") + (f"{rest // 60}h" if rest >= 60 else f"{rest}m" if rest or not days else "")
-
-
 def _waited(waits: Sequence[int]) -> str:
-    """Median and longest: `12s, 6m at most (of 9)`."""
+    """Median and longest: `12 s, 6 m at most (of 9)`."""
     if not waits:
         return "–"
-    middle, longest = (time_span(at) for at in (int(median(waits)), max(waits)))
+    middle, longest = (duration(at) for at in (int(median(waits)), max(waits)))
     return f"{middle}, {longest} at most (of {len(waits)})"
 
 

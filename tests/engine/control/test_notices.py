@@ -259,8 +259,7 @@ def test_a_notice_without_outcome_is_sent_by_the_next_process_under_the_same_id(
     dead.alert(ALERT)
     dead.round()
     dead.wait(600)
-    dead._lease.release()
-    dead._lease = None
+    dead._leases.popitem()[1].release()
     notices = made(open_bench(bench.path), Route(url=hook.url))
     until(notices, lambda: outcomes(bench))
     assert len(hook.taken) == 2

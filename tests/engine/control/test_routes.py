@@ -125,7 +125,7 @@ def test_a_run_that_waits_for_an_hour_is_told_once(situation):
     for seconds in (HOUR + 5, 2 * HOUR):
         situation.look_at(seconds, train(0, "submitted"))
         situation.watch(ALICE)
-    assert situation.texts() == ["Steno: train waits: queued, has waited for 1 h 00 m"]
+    assert situation.texts() == ["Steno: train waits: queued, has waited for 1 h"]
 
 
 @pytest.mark.parametrize("kill", [False, True])
@@ -235,7 +235,9 @@ def test_a_mail_server_that_is_down_for_a_day_is_tried_until_then_and_the_notice
 
 @pytest.mark.slow
 def test_a_mail_says_what_happened_to_whom_and_is_due_as_soon_as_the_server_is_back(bench):
-    """As people read it, without Slack's escapes; what was refused before goes out once another notice was taken."""
+    """As people read it, without Slack's escapes, and of when; what was refused before goes out once another notice was
+    taken.
+    """
     clock = bench.clock
     clock.stand_still()
     with MailServer() as mail:
@@ -256,7 +258,42 @@ def test_a_mail_says_what_happened_to_whom_and_is_due_as_soon_as_the_server_is_b
         notices.close()
     assert [message["Subject"] for message in mail.taken] == ["Steno: c started", "Steno: a<b is stuck"]
     assert mail.taken[1]["To"] == "alice@example.org"
-    assert mail.taken[1].get_content().split() == ["Steno:", "a<b", "is", "stuck", "a", "b", "notice", "n1"]
+    intended = datetime.fromtimestamp(clock.now() // SECOND - sum((*PATIENT[:4], SECOND)) // SECOND, UTC)
+    text = mail.taken[1].get_content()
+    assert text.split()[:8] == ["Steno:", "a<b", "is", "stuck", "a", "b", "notice", "n1,"]
+    assert abs(datetime.fromisoformat(text.split()[8]) - intended).total_seconds() < 60
+
+
+def test_the_name_of_a_run_adds_no_line_to_a_notice(situation):
+    """Also in a digest, and whatever its characters are."""
+    named = "a\nBcc: eve@example.org\x1b[2J\u202e<b>"
+    for count, first in ((1, 0), (20, 1)):
+        rows = [train(first + number, "running") for number in range(count)]
+        for row in rows:
+            row["run_spec"]["run_name"] = named
+        situation.look_at(30_000 + first, *rows)
+    texts = situation.texts()
+    lines = [line for intent in situation.intents() for line in json.loads(intent.body).get("lines", ())]
+    assert lines
+    assert all("Bcc: eve" in text and text.isprintable() for text in (*texts, *lines))
+
+
+def test_two_processes_with_other_routes_send_each_notice_once(bench, hook):
+    """The first keeps the webhook to itself, and does not keep the second from a route of its own."""
+    bench.clock.stand_still()
+    with MailServer() as mail:
+        chat = Route(url=hook.url, kinds=KINDS)
+        alice = Route(name="alice", url=mail.url("alice@example.org"), kinds=KINDS)
+        processes = Notices(bench.journal, bench.clock, chat), Notices(bench.journal, bench.clock, chat, alice)
+        for name, route in (("n1", chat), ("n2", alice)):
+            bench.journal.append(processes[1].batch(route, "start", name, ("Steno: c started", "/", {})))
+        for process in processes:
+            process.round()
+            process.wait(600)
+        assert (len(hook.taken), len(mail.taken)) == (1, 1)
+        for process in processes:
+            process.close()
+    assert not bench.journal.outbox().notices
 
 
 def test_a_test_notice_is_sent_by_mail_at_once(bench):

@@ -42,8 +42,8 @@ def test_the_worst_case_is_the_run_and_one_idle_timeout() -> None:
     worst = worst_case(limited(), Policy(), world(last=0))
     assert (worst.price, worst.amount) == (HOURLY, 1_990_000 + 348_250)
     assert worst.lines == (
-        "run: 1h (max_duration) × $1.99/h (assumed for MI300X) = $1.99",
-        "idle after it: 10m30s × $1.99/h = $0.34825",
+        "run: 1 h (max_duration) × $1.99/h (assumed for MI300X) = $1.99",
+        "idle after it: 10 m 30 s × $1.99/h = $0.34825",
         "at worst: $2.33825",
     )
 
@@ -52,7 +52,7 @@ def test_a_task_without_max_duration_is_taken_to_last_a_day() -> None:
     """24 h at $1.99 and the idle timeout, and it says so."""
     worst = worst_case(MI300X, Policy(), world(last=0))
     assert worst.amount == 24 * HOURLY + 348_250
-    assert worst.lines[0].startswith("run: 24h (no max_duration, so assumed)")
+    assert worst.lines[0].startswith("run: 24 h (no max_duration, so assumed)")
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,9 @@ def test_a_submission_that_would_overrun_is_refused_with_the_arithmetic() -> Non
     with pytest.raises(RefusedByPolicy) as refused:
         check(limited(), Policy(budget_total=2_330_000), world(last=0), at(0))
     assert str(refused.value) == (
-        "The budget does not allow this run. run: 1h (max_duration) × $1.99/h (assumed for MI300X) = $1.99; idle after "
-        "it: 10m30s × $1.99/h = $0.34825; at worst: $2.33825; left: $2.33 − $0.00 spent − $0.00 that live runs and "
-        "machines may still cost = $2.33. Give the task a shorter `max_duration` or raise the budget."
+        "The budget does not allow this run. run: 1 h (max_duration) × $1.99/h (assumed for MI300X) = $1.99; idle "
+        "after it: 10 m 30 s × $1.99/h = $0.34825; at worst: $2.33825; left: $2.33 − $0.00 spent − $0.00 that live "
+        "runs and machines may still cost = $2.33. Give the task a shorter `max_duration` or raise the budget."
     )
     assert check(limited(), Policy(budget_total=2_340_000), world(last=0), at(0)).amount == 2_338_250
 

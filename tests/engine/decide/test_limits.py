@@ -164,7 +164,7 @@ def test_a_run_that_exceeds_its_owners_budget_is_refused_until_budget_is_moved()
     second = site.ask()
     (refused,) = (decision for decision in site.decide() if isinstance(decision, IntentAbandoned))
     assert refused.run_id == second
-    assert "The budget of user ada does not allow this run. run: 1h (max_duration) × $1.99/h" in refused.why
+    assert "The budget of user ada does not allow this run. run: 1 h (max_duration) × $1.99/h" in refused.why
     site.stage.tell(BudgetMoved(amount=COST, from_owner="user/bob", to_owner=ADA, why="deadline", by="root"))
     third, bobs = site.ask(), site.ask("bob")
     decisions = site.decide()

@@ -152,7 +152,7 @@ def test_a_run_that_ended_in_the_queue_is_not_said_to_be_submitted_again() -> No
     run = stage.run("h")
     assert (run.state, run.reason, run.provider_id) == (State.FAILED, Reason.NO_CAPACITY, None)
     assert capacity_sentence(run, stage.policy, stage.now) is None
-    error = "dstack has no offer for it, and `queue.patience` is 10m"
+    error = "dstack has no offer for it, and `queue.patience` is 10 m"
     assert cause_now(run, stage.world.state, stage.now, error).why.startswith(f"It never ran: {error}")
 
 

@@ -16,7 +16,7 @@ from steno.engine.state.policy import HOUR, MINUTE, Policy
 from steno.engine.state.states import Reason, State
 from steno.engine.wire import DOLLAR
 from steno.events import types
-from steno.events.clock import SECOND, span
+from steno.events.clock import SECOND, duration
 
 PLAIN = Policy(budget_total=None)
 POOL = Policy(mode="pool", budget_total=None)
@@ -101,7 +101,7 @@ def test_the_tries_and_the_limit_are_named() -> None:
         made.taken("a", f"p-{attempt}")
         fails(made, f"p-{attempt}")
         tries = "once" if attempt == 1 else f"{attempt} times"
-        limit = "1m after the request (`queue.patience`)"
+        limit = "1 m after the request (`queue.patience`)"
         assert why() == f"Steno submitted it {tries}; it is submitted again until {limit}."
     made.wait(60)
     assert made.decide() == ()
@@ -297,5 +297,5 @@ def test_the_doctor_promises_what_the_rule_decides(limit: int | None, wanted: di
     terms = READINGS.terms("dstack", msgspec.json.encode({"type": "task", "commands": ["true"], **task}), "")
     after = idle_limit(terms, Policy(idle_timeout=timeout)).after
     promise = idling(task, (), IdleSetting(limit=timeout, origin="default")).message
-    ends = "never ends an idle machine" if after is None else f"ends an idle machine after {span(after)}"
+    ends = "never ends an idle machine" if after is None else f"ends an idle machine after {duration(after)}"
     assert promise.startswith(f"Steno {ends} (")

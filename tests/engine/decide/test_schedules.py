@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+from apscheduler.triggers.cron import CronTrigger
 from stenotest.bills import world
 from stenotest.dstack_history import Item, job, nightly, provider_id, read_run, submission
 from stenotest.row_simulation import holds, places
@@ -129,5 +131,19 @@ def test_a_cron_expression_is_due_in_utc() -> None:
     assert next_due(("0 3 * * *",), noon) == parse_time("2025-12-16T03:00:00Z")
     assert next_due(("0 12 * * 0", "0 3 * * *"), noon) == noon
     assert next_due(("61 3 * * *", "nonsense"), noon) is None
-    assert count_due(("0 3 * * *",), noon, noon + 30 * DAY) == 30
-    assert count_due(("*/15 * * * *",), noon, noon + HOUR) == 4
+    assert next_due(("0 0 29 2 0",), noon) == parse_time("2044-02-29T00:00:00Z")
+    assert count_due(("0 3 * * *",), noon, noon + 30 * DAY, 100) == 30
+    assert count_due(("*/15 * * * *",), noon, noon + HOUR, 100) == 4
+
+
+def test_a_schedule_that_is_never_due_is_not_searched_for_thousands_of_years(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A 30 February: the budget counts its firings of each day, and each round asks when it is due. Nor is more counted
+    than asked for.
+    """
+    steps, step = list[int](), CronTrigger._increment_field_value
+    monkeypatch.setattr(CronTrigger, "_increment_field_value", lambda *args: steps.append(1) or step(*args))
+    noon = parse_time("2025-12-15T12:00:00Z")
+    assert next_due(("0 0 30 2 *",), noon + SECOND) is None
+    assert count_due(("0 0 30 2 *",), noon, noon + DAY, 100) == 0
+    assert count_due(("* * * * *",), noon, noon + 3_000 * DAY, 31) == 31
+    assert 0 < len(steps) < 10_000

@@ -94,7 +94,7 @@ def test_a_run_is_estimated_by_those_of_its_kind_until_it_starts() -> None:
     assert 200 <= shortest < 210
     assert 1800 <= longest < 1810
     assert (estimate.low, estimate.high) == (since + round(shortest * SECOND), since + round(longest * SECOND))
-    assert f"{LEVEL} % started 3m" in str(estimate)
+    assert f"{LEVEL} % started 3 m" in str(estimate)
     town.stage.wait(950)
     later = _estimate(town, "a")
     assert later is not None
@@ -105,7 +105,7 @@ def test_a_run_is_estimated_by_those_of_its_kind_until_it_starts() -> None:
     assert (late.low, late.high) == (None, None)
     assert str(late) == (
         f"When it starts is not known: it needs {FEWEST} runs of dstack/main without a GPU that waited longer than "
-        f"22m30s, and this record has 6."
+        f"22 m 30 s, and this record has 6."
     )
     town.starts("a", "m")
     assert _estimate(town, "a") is None

@@ -101,7 +101,7 @@ def test_a_window_that_was_over_says_by_how_long() -> None:
     world.stage.wait(115)
     world.cold("b", "n")
     (why,) = world.why("b")
-    assert why.startswith("it had ended 2m earlier (idle timeout); its idle window had ended ")
+    assert why.startswith("it had ended 2 m earlier (idle timeout); its idle window had ended ")
 
 
 def test_a_machine_that_differs_says_in_what() -> None:
@@ -251,7 +251,7 @@ def test_an_idle_machine_says_how_much_of_which_timeout_it_has_used() -> None:
     world = idle_machine(task={"idle_duration": "5m"})
     world.look(50, 2)
     (up,) = world.up()
-    assert up.endswith("polls show 1m40s of the 5m timeout (idle_duration of run a, for which it was created).")
+    assert up.endswith("polls show 1 m 40 s of the 5 m timeout (idle_duration of run a, for which it was created).")
     world.look(50, 5)
     assert world.up()[-1] == "Its timeout has passed: it is drained in the next round."
 
@@ -283,7 +283,7 @@ def test_blindness_comes_first() -> None:
     world = idle_machine()
     up = world.up(now=world.stage.now + 3600 * SECOND)
     assert up[0] == (
-        "dstack/main is blind: last answer 1h ago, not polled since. Until it answers, no idle timer advances and "
+        "dstack/main is blind: last answer 1 h ago, not polled since. Until it answers, no idle timer advances and "
         "nothing is stopped."
     )
 

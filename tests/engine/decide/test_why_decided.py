@@ -24,7 +24,7 @@ def test_every_kind_of_decision_says_why(tmp_path: Path) -> None:
         for stored in site.record.read(types=DECISIONS)
     }
     m1, m2 = site.vm_id("m1"), site.vm_id("m2")
-    assert reasons["RunPlaced", "run-c"] == "It got its place: on m1, which was idle for 0s and fits."
+    assert reasons["RunPlaced", "run-c"] == "It got its place: on m1, which was idle for 0 s and fits."
     assert reasons["RunHeld", "run-c"] == "It waits (cap): the machine limit (2, `vms.max`) is reached."
     assert "at worst: $96.35; left: $4.00 − " in reasons["IntentAbandoned", "run-dear"]
     assert reasons["VmDrainStarted", m2] == (
@@ -34,11 +34,11 @@ def test_every_kind_of_decision_says_why(tmp_path: Path) -> None:
     assert reasons["VmStopIntended", m1].startswith("It was stopped (user): a poll that began after its drain of 2025")
     assert reasons["StopRequested", "run-c"].startswith("It was stopped: a user requested the stop of its machine at")
     assert reasons["BudgetCrossed", ""].endswith("of $0.50 were spent, which is 80 % or more.")
-    assert "attempt 2 asks for the same from 2025-12-15T09:10:50Z on, 15s later." in reasons["RunRequeued", "run-late"]
+    assert "attempt 2 asks for the same from 2025-12-15T09:10:50Z on, 15 s later." in reasons["RunRequeued", "run-late"]
     idle = "its GPUs were idle for "
-    assert reasons["RunIdleWarned", "run-slow"].startswith(f"It was warned: {idle}2m31s, since 2025-12-15T09:13:06Z")
+    assert reasons["RunIdleWarned", "run-slow"].startswith(f"It was warned: {idle}2 m 31 s, since 2025-12-15T09:13:06Z")
     assert reasons["RunIdleWarned", "run-slow"].endswith(" unless they work before.")
-    assert reasons["StopRequested", "run-slow"].startswith(f"It was stopped: {idle}5m2s")
+    assert reasons["StopRequested", "run-slow"].startswith(f"It was stopped: {idle}5 m 02 s")
     given_up = types.SubmitFailed(run_id="r", provider="dstack", error="dstack has no offer for it")
     assert why_decided(state, given_up, 0) == "It was given up: dstack has no offer for it."
     assert {kind for kind, _ in reasons} | {"SubmitFailed"} == DECISIONS

@@ -138,7 +138,7 @@ def test_a_clock_that_is_wrong_for_17_seconds_changes_nothing(wrong: int) -> Non
     for read in (*every(1, 0, 30), *every(1, 30, 47, wrong=wrong), *every(1, 47, 90)):
         assert abs(fold.read(read) - read.at) < SECOND // 500
     way, back, state = ("forward", "back", "ahead") if wrong > 0 else ("back", "forward", "behind")
-    assert fold.news == [f"it jumped {way} by 2h and is 2h {state}", f"it jumped {back} by 2h and is right again"]
+    assert fold.news == [f"it jumped {way} by 2 h and is 2 h {state}", f"it jumped {back} by 2 h and is right again"]
 
 
 @pytest.mark.parametrize("wrong", [HOUR, -HOUR])
@@ -184,7 +184,7 @@ def test_two_recorders_an_hour_apart_on_one_machine_tell_one_time() -> None:
     fold = TimedFold()
     for read in (every(1, 0, 60, process=at % 2, wrong=at % 2 * HOUR)[at] for at in range(60)):
         assert abs(fold.read(read) - read.at) < SECOND // 500
-    assert fold.news == ["it jumped forward by 1h and is 1h ahead"]
+    assert fold.news == ["it jumped forward by 1 h and is 1 h ahead"]
 
 
 def test_two_recorders_an_hour_apart_on_two_machines_go_on_from_the_later_one() -> None:
@@ -204,7 +204,7 @@ def test_another_boot_begins_at_its_wall_clock_but_never_before_what_was_seen() 
     assert fold.read(boot) == boot.at
     behind = Read(START + 900 * SECOND, -HOUR, machine=2)
     assert fold.read(behind) == boot.at
-    assert fold.news[0] == "it began 55m before the newest answer: dates from here on are uncertain"
+    assert fold.news[0] == "it began 55 m before the newest answer: dates from here on are uncertain"
 
 
 @pytest.mark.parametrize("wrong", [HOUR, -HOUR])

@@ -149,10 +149,11 @@ def test_a_steady_record_says_when_its_budget_is_used_up() -> None:
         (None, FIRST + 9, "there is no poll"),
         (FIRST - 2, FIRST + 9, "the newest poll is of 2026-10-30"),
         (FIRST + 3, FIRST + 9, "it needs 7 whole days, and this record has 5"),
+        (FIRST + 35, FIRST + 9, "the newest poll is of 2026-12-06, but the clock of this machine shows 2026-11"),
     ],
 )
 def test_what_cannot_be_known_is_unknown_with_its_reason(known: int | None, now: int, why: str) -> None:
-    """No poll, none of this month, too few days: no figure is made up."""
+    """No poll, none of this month or one after it, too few days: no figure is made up, and the search ends."""
     spent = {} if known is None else dict.fromkeys(range(FIRST - 3, min(known, FIRST + 3)), DOLLAR)
     ahead = month_forecast(spent, None if known is None else known * DAY, now * DAY, None)
     assert ahead.unknown is not None

@@ -92,7 +92,7 @@ def test_who_ends_an_idle_machine_is_told(dstack: Lab, connect: Connect) -> None
     diagnosis = Diagnosis(provider.client, task, None, timeout).look()
 
     idle, *warnings = (check for check in diagnosis.checks if check.name == "idle")
-    assert idle.message.startswith("Steno ends an idle machine after 0s (the task's creation_policy: create)")
+    assert idle.message.startswith("Steno ends an idle machine after 0 s (the task's creation_policy: create)")
     assert {warning.message.split(":")[0] for warning in warnings} == {"fleet hasty", "fleet patient"}
     assert {warning.state for warning in warnings} == {CheckState.WARNING}
     assert diagnosis.ok

@@ -9,7 +9,7 @@ from steno.events.clock import SECOND
 
 SET = IdleSetting(limit=600 * SECOND, origin="AMD_VM_IDLE_TIMEOUT in .env")
 NEVER = IdleSetting(limit=None, origin="steno.toml")
-OWN = f"the task's own idle_duration; 10m for others: {SET.origin}"
+OWN = f"the task's own idle_duration; 10 m for others: {SET.origin}"
 UNLIMITED = "the task's own idle_duration; no limit for others: steno.toml"
 
 
@@ -18,23 +18,25 @@ def fleet(idle: object, name: str = "team", **more: object) -> dict[str, object]
     return {"name": name, "spec": {"configuration": configuration}}
 
 
-ALONE = "without a recorder dstack does: after 10m30s where the recorder ended, after 10m where only `steno submit` ran"
+ALONE = (
+    "without a recorder dstack does: after 10 m 30 s where the recorder ended, after 10 m where only `steno submit` ran"
+)
 ALIKE = "dstack has the same limit"
 
 
 @pytest.mark.parametrize(
     ("task", "timeout", "ends", "whose", "behind"),
     [
-        ({}, SET, "after 10m", SET.origin, ALONE),
-        ({"idle_duration": 90}, SET, "after 1m30s", OWN, "dstack does after the task's own 1m30s"),
-        ({"idle_duration": 0}, SET, "after 0s", OWN, ALIKE),
+        ({}, SET, "after 10 m", SET.origin, ALONE),
+        ({"idle_duration": 90}, SET, "after 1 m 30 s", OWN, "dstack does after the task's own 1 m 30 s"),
+        ({"idle_duration": 0}, SET, "after 0 s", OWN, ALIKE),
         ({"idle_duration": "off"}, SET, None, "the task's own idle_duration: off", ALIKE),
         ({}, NEVER, None, "steno.toml", ALIKE),
-        ({"idle_duration": 60}, NEVER, "after 1m", UNLIMITED, "dstack does after the task's own 1m"),
+        ({"idle_duration": 60}, NEVER, "after 1 m", UNLIMITED, "dstack does after the task's own 1 m"),
         (
             {"creation_policy": "create", "idle_duration": 60},
             SET,
-            "after 0s",
+            "after 0 s",
             "the task's creation_policy: create",
             ALIKE,
         ),
@@ -51,10 +53,10 @@ def test_the_shorter_word_counts_and_is_named(
 @pytest.mark.parametrize(
     ("odd_fleet", "timeout", "words"),
     [
-        (fleet(60), SET, "fleet team: dstack ends its machines after 1m (its idle_duration), before Steno does"),
+        (fleet(60), SET, "fleet team: dstack ends its machines after 1 m (its idle_duration), before Steno does"),
         (fleet(60), NEVER, "before Steno does"),
-        (fleet(60, "steno-old"), SET, "fleet steno-old: dstack ends its machines after 1m"),
-        (fleet(None), SET, "keeps its machine 72h (dstack's default for fleets)"),
+        (fleet(60, "steno-old"), SET, "fleet steno-old: dstack ends its machines after 1 m"),
+        (fleet(None), SET, "keeps its machine 3 d (dstack's default for fleets)"),
         (fleet(-1), SET, "keeps its machine for ever (its idle_duration)"),
         (fleet(600), SET, None),
         (fleet(-1), NEVER, None),

@@ -188,7 +188,7 @@ def test_a_machine_goes_when_nobody_came_for_long_enough(machine) -> None:
     assert machine.end(second) == DONE
     vm = next(item for item in machine.machines() if item["id"] == on(machine, first))
     assert (vm["status"], vm["reason"]) == ("gone", "idle_timeout")
-    assert vm["message"] == "idle for 2s"
+    assert vm["message"] == "idle for 2 s"
 
 
 @pytest.mark.parametrize(("own", "otherwise", "kept"), [("off", None, True), (False, 0, True), (0, 10**9, False)])

@@ -4,16 +4,15 @@ const dash = "–";
 // Milliseconds of an ISO time or a number of milliseconds; null stays null.
 export const ms = (at) => (at === null || at === undefined ? null : typeof at === "number" ? at : Date.parse(at));
 
-// `40 ms`, `42.0 s`, `7 m 06 s`, `3 h 05 m`, `2 d 04 h` of milliseconds.
+// `40 ms`, `2.5 s`, `42 s`, `7 m 06 s`, `24 h`, `2 d 04 h` of milliseconds: two units at most, none that is 0.
 export function duration(span) {
   if (span === null || span === undefined || Number.isNaN(span)) return dash;
-  if (span < 100) return `${Math.max(0, Math.round(span))} ms`;
-  const two = (value) => String(value).padStart(2, "0");
+  if (span > 0 && span < 100) return `${Math.round(span)} ms`;
+  if (Math.round(span / 100) < 600) return `${Math.max(0, Math.round(span / 100)) / 10} s`;
   const seconds = Math.round(span / 1000);
-  if (Math.round(span / 100) < 600) return `${(span / 1000).toFixed(1)} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} m ${two(seconds % 60)} s`;
-  if (seconds < 48 * 3600) return `${Math.floor(seconds / 3600)} h ${two(Math.floor((seconds % 3600) / 60))} m`;
-  return `${Math.floor(seconds / 86400)} d ${two(Math.floor((seconds % 86400) / 3600))} h`;
+  const [size, unit, part, small] = seconds < 3600 ? [60, "m", 1, "s"] : seconds < 48 * 3600 ? [3600, "h", 60, "m"] : [86400, "d", 3600, "h"];
+  const rest = Math.floor((seconds % size) / part);
+  return `${Math.floor(seconds / size)} ${unit}` + (rest ? ` ${String(rest).padStart(2, "0")} ${small}` : "");
 }
 
 // Without tenths, for values that tick each second.
