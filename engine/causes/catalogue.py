@@ -17,7 +17,7 @@ import re2  # type: ignore[import-untyped]
 from steno.engine.state.facts import Blame
 from steno.events.errors import UnreadableInput
 
-FILES: Final = ("gpu.toml", "host.toml", "python.toml", "network.toml", "cluster.toml", "build.toml")
+FILES: Final = ("gpu.toml", "host.toml", "python.toml", "network.toml", "cluster.toml", "build.toml", "own_words.toml")
 _LARGEST: Final = 1 << 20  # bytes of a site's file
 _MEMORY: Final = 256 << 20  # bytes that the automaton of all patterns may take
 

@@ -23,6 +23,7 @@ _SURVIVED: Final = 3  # lines before "going on without it" whose errors ended no
 _WENT_ON: Final = 2  # lines between an error that a task may survive and the next, which then shows that it did
 _NEAR: Final = 20  # lines after a cause in which another may follow from it
 _FOLLOWS: Final = 64  # the least rank of a cause that may follow from such an error; it takes progress between them
+_SAID: Final = 66  # the least rank of what a task says in its own words outside of an exception: others explain better
 _VAGUE: Final = 90  # the least rank of a rule whose lines leave open why
 _RAISED: Final = re.compile(r"[\w.]*(?:Error|Exception): |called `Result::")
 _SHELL: Final = re.compile(
@@ -170,7 +171,10 @@ def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: 
             quote = Found(rule=hit, start=start, end=start + len(quoted), line=quoted.decode("utf-8", "replace"))
             raised = trace.first if number <= trace.until or _RAISED.match(line) else None
             kind = catalogue.causes[hit.cause]
-            incident.add(catalogue.rank(hit), number, quote, raised=raised, soft=kind.outlived, yields=kind.yields)
+            rank = catalogue.rank(hit)
+            if hit.generic and hit.weak and raised is None:
+                rank = max(rank, _SAID)
+            incident.add(rank, number, quote, raised=raised, soft=kind.outlived, yields=kind.yields)
             trace.until = min(trace.until, number + 1)
         if hit is None and not (precedes or trace.in_frame) and number > max(trace.until, trace.unraised):
             inert = raw
