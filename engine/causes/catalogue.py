@@ -140,9 +140,9 @@ class Catalogue:
         self._match = _automaton([*patterns, *(pattern for _, pattern in self._before)])
 
     def read(self, line: str) -> tuple[list[Hit], list[tuple[str, str]]]:
-        """What a line matches: rules, the root's first, generic ones only if there is no other, and before which rules.
+        """The rules that a line matches, the root's first, and the rules that it may precede.
 
-        The latter by name, with their pattern for lines before.
+        Of the former generic rules only if there is no other; the latter by name, with their pattern for lines before.
         """
         indices, count = sorted(self._match(line)), len(self._rule_of)
         rules = dict.fromkeys(self._rule_of[index] for index in indices if index < count)

@@ -150,8 +150,7 @@ def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: 
             continue
         inert = None
         text = raw.decode("utf-8", "replace").rstrip("\r\n")
-        text = _ESCAPES.sub("", text) if "\x1b" in text else text
-        line = trace.read(context.without_prefix(text), number)
+        line = trace.read(context.without_prefix(_ESCAPES.sub("", text)), number)
         if not line:
             continue
         hits, precedes = catalogue.read(line)
@@ -172,9 +171,8 @@ def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: 
             quote = Found(rule=hit, start=start, end=start + len(quoted), line=quoted.decode("utf-8", "replace"))
             raised = trace.first if number <= trace.until or _RAISED.match(line) else None
             kind = catalogue.causes[hit.cause]
-            rank = catalogue.rank(hit)
-            if hit.generic and hit.weak and raised is None:
-                rank = max(rank, _OWN_WORDS)
+            least = _OWN_WORDS if hit.generic and hit.weak and raised is None else 0
+            rank = max(catalogue.rank(hit), least)
             incident.add(rank, number, quote, raised=raised, soft=kind.outlived, yields=kind.yields)
             trace.until = min(trace.until, number + 1)
         if hit is None and not (precedes or trace.in_frame) and number > max(trace.until, trace.unraised):
