@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from steno.engine.causes.catalogue import Catalogue, CauseRule, Context
+from steno.engine.causes.catalogue import Catalogue, CauseRule, Context, Hit
 
 LONGEST: Final = 16_384  # bytes of a line that are read at once; a longer line is several
 _GAP: Final = 400  # lines without a match that part two incidents
@@ -23,6 +23,7 @@ _SURVIVED: Final = 3  # lines before "going on without it" whose errors ended no
 _WENT_ON: Final = 2  # lines between an error that a task may survive and the next, which then shows that it did
 _NEAR: Final = 20  # lines after a cause in which another may follow from it
 _FOLLOWS: Final = 64  # the least rank of a cause that may follow from such an error; it takes progress between them
+_OWN_WORDS: Final = 66  # the least rank of a task's own words outside of an exception: all else explains more
 _VAGUE: Final = 90  # the least rank of a rule whose lines leave open why
 _RAISED: Final = re.compile(r"[\w.]*(?:Error|Exception): |called `Result::")
 _SHELL: Final = re.compile(
@@ -124,7 +125,7 @@ class _Trace:
             return ""
         if not self.in_frame and _SHELL.match(line):
             self.until = min(self.until, number - 1)
-        self.in_frame = self.context.frame(line)
+        self.in_frame = ("File " in line or "at " in line) and self.context.frame(line)
         self.until = number + _TRACE if self.in_frame else self.until
         if _UNRAISED.match(line) or (self.in_frame and number <= self.unraised):
             self.unraised = number + _TRACE
@@ -148,14 +149,14 @@ def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: 
         if not raw or raw.isspace() or (raw == inert and not incident):
             continue
         inert = None
-        text = _ESCAPES.sub("", raw.decode("utf-8", "replace")).rstrip("\r\n")
-        line = trace.read(context.without_prefix(text), number)
+        text = raw.decode("utf-8", "replace").rstrip("\r\n")
+        line = trace.read(context.without_prefix(_ESCAPES.sub("", text)), number)
         if not line:
             continue
-        hit = None if trace.in_frame else _shown(catalogue, line, number, before)
+        hits, precedes = catalogue.read(line)
+        hit = None if trace.in_frame else _shown(catalogue, hits, line, number, before)
         if hit is not None and hit.weak and exit_status is None:
             hit = None
-        precedes = catalogue.precedes(line)
         for key in precedes:
             before[key] = number
         if incident:
@@ -170,16 +171,19 @@ def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: 
             quote = Found(rule=hit, start=start, end=start + len(quoted), line=quoted.decode("utf-8", "replace"))
             raised = trace.first if number <= trace.until or _RAISED.match(line) else None
             kind = catalogue.causes[hit.cause]
-            incident.add(catalogue.rank(hit), number, quote, raised=raised, soft=kind.outlived, yields=kind.yields)
+            least = _OWN_WORDS if hit.generic and hit.weak and raised is None else 0
+            rank = max(catalogue.rank(hit), least)
+            incident.add(rank, number, quote, raised=raised, soft=kind.outlived, yields=kind.yields)
             trace.until = min(trace.until, number + 1)
         if hit is None and not (precedes or trace.in_frame) and number > max(trace.until, trace.unraised):
             inert = raw
     return min((*incident.lasting, *incident.soft), key=lambda match: match[:2]).quote if incident else None
 
 
-def _shown(catalogue: Catalogue, line: str, number: int, before: dict[tuple[str, str], int]) -> CauseRule | None:
+def _shown(
+    catalogue: Catalogue, hits: list[Hit], line: str, number: int, before: dict[tuple[str, str], int]
+) -> CauseRule | None:
     """The rule whose cause a line shows in its context."""
-    hits = catalogue.hits(line)
     if not hits or catalogue.context.harmless(line):
         return None
     warning = catalogue.context.warning(line)

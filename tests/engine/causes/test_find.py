@@ -69,6 +69,9 @@ def cause(output: bytes, exit_status: int | None = 1) -> str | None:
         (b"Exception ignored in: <function f at 0x1>\n" + TRACEBACK + b"OSError: [Errno 28] No space left\n", None),
         (b"srun: error: n1: task 3: Aborted (core dumped)\n", None),  # it ended itself, and does not say why
         (b'{"exc":"Traceback (most recent call last):\\n  File \\"a.py\\", line 1\\nKeyError: 1"}\n', "python_error"),
+        (b"[sweep] time's up, 23 points are not computed\n", "timed_out"),
+        (b"[sweep] time's up, 23 points are not computed\n" + TRACEBACK + b"KeyError: 'x'\n", "python_error"),
+        (TRACEBACK + b"RuntimeError: the evaluation ran into its limit\n", "timed_out"),
         (b"cat: /x: Datei oder Verzeichnis nicht gefunden\n", "missing_file"),
     ],
 )
