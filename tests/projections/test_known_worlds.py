@@ -122,7 +122,8 @@ def test_a_run_that_was_lost_and_came_back_was_not_lost() -> None:
 def answers(store: ProjectionStore) -> dict[str, object]:
     """The rows of runs and machines, as readers get them."""
     runs = {row.run_id: (row.object, row.cost) for row in store.runs.all()}
-    return {"runs": runs, "vms": {row.vm_id: (row.object, row.cost) for row in store.vms.all()}}
+    vms = {row.vm_id: (row.object, row.cost) for row in store.vms.all()}
+    return {"runs": runs, "vms": vms, "marks": store.marks(999)}
 
 
 def place_in(record: Record, part: float) -> int:
@@ -177,6 +178,10 @@ def test_an_answer_sees_nothing_behind_the_known_position(
                 opened(whole, at, known=known_at(whole, at, whole.head().position)) as later,
             ):
                 assert answers(corrected) == answers(same)
+                ended = {f"run/{row.run_id}" for row in corrected.runs.all() if row.ended}
+                marks = corrected.marks(999).marks
+                assert {mark.subject for mark in marks if mark.kind.startswith("run_")} == ended  # `changes` rests on it
+                assert known is None or all(mark.at <= known.time for mark in marks)
                 assert {row.run_id for row in corrected.runs.all()} <= {row.run_id for row in later.runs.all()}
                 assert {row.vm_id for row in corrected.vms.all()} <= {row.vm_id for row in later.vms.all()}
 
