@@ -19,7 +19,8 @@ from steno.events.clock import SECOND
 from steno.events.poll import Poll
 from steno.events.store.record import Record
 from steno.projections.read_models.known_worlds import Knowledge, NotKnown, known_by, learnt
-from steno.projections.read_models.past_worlds import opened
+from steno.projections.read_models.past_worlds import as_it_was, opened
+from steno.projections.read_models.projection_writer import NO_MOMENTS, ProjectionWriter
 from steno.projections.read_models.projector import caught_up
 from steno.projections.read_models.store import ProjectionStore
 from steno.projections.read_models.view import View
@@ -211,3 +212,11 @@ def test_a_moment_is_not_known_before_it_was(tmp_path: Path, recording: Polls, r
             known_by(record, 5, None, 3, state)
         with pytest.raises(NotKnown, match=r"no event up to that time; it begins at 20\d\d-"):
             known_by(record, 5, None, 0, state)
+
+
+def test_cases_of_a_run_that_was_another_go_with_it(tmp_path: Path, recording: Polls, recorded: Recorded) -> None:
+    """No case is left that names a run without a row."""
+    with recorded(tmp_path / "record.db", recording(NAMES[0])) as record, as_it_was(record, 200) as store:
+        first = next(row.run_id for row in store.runs.all())
+        ProjectionWriter(record, store, spacing=NO_MOMENTS).correct({first: None}, {}, None)
+        assert {store.cases.run_id(place) for place, _ in store.cases.all()} == {row.run_id for row in store.runs.all()}
