@@ -2,9 +2,9 @@
 and gauges of OpenTelemetry, in protobuf.
 
 A run is one trace: its id is the run's own. The root span is the run from submission to end; its children are the
-states it was in, each linked to the poll that caused it, and the root to the polls that the verdict rests on. All ids
-follow from the run's id, so that what is sent twice is the same trace. A poll is not a span: a link names its
-position, for `steno poll`.
+states it was in, as its timeline has them, each linked to the poll that caused it, and the root to the polls that the
+verdict rests on. All ids follow from the run's id, so that what is sent twice is the same trace. A poll is not a span:
+a link names its position, for `steno poll`.
 """
 
 from collections import Counter
@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.util import find_spec
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -22,6 +21,9 @@ from steno.engine.money.bill import life_cost
 from steno.engine.money.costs import Costs
 from steno.engine.money.prices import Book, rung_at
 from steno.engine.money.report import gpu_of
+from steno.engine.notify.run_spans import state_spans
+from steno.engine.objects import run_object
+from steno.engine.rules.sets import CURRENT
 from steno.engine.state.run import Run
 from steno.engine.state.samples import Sample, unpack
 from steno.engine.state.states import State
@@ -119,7 +121,11 @@ def metrics_of(source: str, state: "World", record: "Record", now: int) -> bytes
         ("steno.cost.hourly", "USD/h"): [({}, hourly / DOLLAR)],
         ("steno.spend", "USD"): [({}, paid[f"None {source}"] / DOLLAR)],
         ("steno.gpu.use", "%"): [(run, sum(gpu.use or 0 for gpu in there) / len(there)) for run, there in gpus],
-        ("steno.gpu.power", "W"): [(run, sum(gpu.power or 0 for gpu in each)) for run, each in gpus if each[0].power],
+        ("steno.gpu.power", "W"): [
+            (run, sum(gpu.power or 0 for gpu in each))
+            for run, each in gpus
+            if any(gpu.power is not None for gpu in each)
+        ],
     }
     request = ExportMetricsServiceRequest()
     resource, about = request.resource_metrics.add(), {"service.name": "steno", "steno.record": record.id}
@@ -139,21 +145,21 @@ def _spans(run: Run, cost: int | None) -> "list[Span]":
     steps = run.transitions
     begun = min(moment for moment in (run.waiting_since, run.first_at) if moment is not None)
     ended = max(begun, run.finished_at or (steps[-1].at if steps else begun))
-    edges = [min(max(moment, begun), ended) for moment in (begun, *(step.at for step in steps))]
-    states = [steps[0].before, *(step.after for step in steps)] if steps else []
-    causes = [None, *(step.position for step in steps)]
+    waited = None if run.requested_at is None or not steps else (begun, max(begun, steps[0].at))
     phases = [
         Span(
             trace_id=trace,
-            span_id=_span_id(run, f"{number}/{state.value}"),
+            span_id=_span_id(run, f"{number}/{state}"),
             parent_span_id=root,
-            name=state.value,
+            name=state,
             kind=Span.SPAN_KIND_INTERNAL,
-            start_time_unix_nano=start * _NANO,
-            end_time_unix_nano=end * _NANO,
+            start_time_unix_nano=min(max(start, begun), ended) * _NANO,
+            end_time_unix_nano=min(max(end or ended, begun), ended) * _NANO,
             links=[] if cause is None else [_link(run, cause)],
         )
-        for number, (state, cause, (start, end)) in enumerate(zip(states, causes, pairwise(edges), strict=False))
+        for number, (state, _, start, end, cause) in enumerate(
+            state_spans(run_object(run, CURRENT), run.later_attempts, waited)[0]
+        )
     ]
     code = {State.SUCCEEDED: Status.STATUS_CODE_OK, State.FAILED: Status.STATUS_CODE_ERROR}
     reason = None if run.reason is None else run.reason.value

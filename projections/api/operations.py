@@ -63,6 +63,7 @@ class ServiceCollector(Collector):
     def __init__(self, service: Service) -> None:
         self._service = service
         self._feed = service.feed
+        self._blind = dict[str, int]()  # source → the most that was told
 
     def collect(self) -> Iterator[Metric]:
         """The current metrics; blocks: call it in a worker thread."""
@@ -154,7 +155,9 @@ class ServiceCollector(Collector):
         blind = CounterMetricFamily("steno_source_blind_seconds", silent, labels=("source",))
         for name, last, failed, _ in sources:
             gap = now - last if last and (failed or now - last > BLIND_AFTER) else 0
-            blind.add_metric((name,), (self._feed.tally.blind[name] + gap) / SECOND)
+            total = max(self._feed.tally.blind[name] + gap, self._blind.get(name, 0))  # no clock turns it back
+            self._blind[name] = total
+            blind.add_metric((name,), total / SECOND)
         yield blind
         if last_at is not None:
             newest = "The newest poll, answered or not."

@@ -181,7 +181,9 @@ def test_an_answer_sees_nothing_behind_the_known_position(
                 assert answers(corrected) == answers(same)
                 ended = {f"run/{row.run_id}" for row in corrected.runs.all() if row.ended}
                 marks = corrected.marks(999).marks
-                assert {mark.subject for mark in marks if mark.kind.startswith("run_")} == ended  # `changes` rests on it
+                assert {
+                    mark.subject for mark in marks if mark.kind.startswith("run_")
+                } == ended  # `changes` rests on it
                 assert known is None or all(mark.at <= known.time for mark in marks)
                 assert {row.run_id for row in corrected.runs.all()} <= {row.run_id for row in later.runs.all()}
                 assert {row.vm_id for row in corrected.vms.all()} <= {row.vm_id for row in later.vms.all()}
