@@ -47,7 +47,7 @@ READS: dict[str, tuple[int, tuple[object, ...]]] = {
     "vms list": (AT, ()),
     "waste": (AT, ("--since", "2026-11-01")),
 }
-"""Of each command that takes --known: a moment of which more was learnt later, and the words that show it."""
+"""Each command that takes --known: a moment of which more was learnt later, and the words that show it."""
 
 
 def commands(group: click.Command, ctx: click.Context, path: str = "") -> Iterator[tuple[str, set[str]]]:
@@ -63,7 +63,7 @@ def commands(group: click.Command, ctx: click.Context, path: str = "") -> Iterat
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> tuple[InProcess, InProcess, int]:
-    """(a record, one that ends earlier, its last position)."""
+    """(a record, a record of the same polls that ends earlier, the last position of that)."""
     polls = [poll for _, poll in open_trace(TRACE) if poll is not None]
     made: list[InProcess] = []
     heads: list[int] = []
