@@ -24,6 +24,7 @@ from steno.engine.money.report import gpu_of
 from steno.engine.notify.run_spans import state_spans
 from steno.engine.objects import run_object
 from steno.engine.rules.sets import CURRENT
+from steno.engine.state.kernel_mark import gpu_kept
 from steno.engine.state.run import Run
 from steno.engine.state.samples import Sample, unpack
 from steno.engine.state.states import State
@@ -91,6 +92,11 @@ def traces_of(run_ids: Iterable[str], state: "World", record_id: str) -> bytes:
     return bytes(request.SerializeToString())
 
 
+def is_counted(run: Run) -> bool:
+    """False for a run of an archive, for the machine of another run that lists show, and for a listener of kernels."""
+    return run.archive is None and run.carries is None and gpu_kept(run) is None
+
+
 def newest_samples(record: "Record", runs: Iterable[Run], now: int) -> Iterator[tuple[Run, list[Sample]]]:
     """The newest runs that run, with the newest sample of each GPU whose use is known; old samples are left out."""
     for run in [run for run in runs if run.state is State.RUNNING][-MOST_SAMPLED:]:
@@ -107,7 +113,9 @@ def metrics_of(source: str, state: "World", record: "Record", now: int) -> bytes
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
     book, until, machines = Book.of(state), state.last_at or 0, vms_of(state, source)
-    runs = state.runs.sums("by source", lambda run: (f"{run.archive} {source_of(run)} {run.state.value}", 1))
+    runs = state.runs.sums(
+        "counted by source", lambda run: (f"{source_of(run)} {run.state.value}", 1) if is_counted(run) else None
+    )
     paid = state.vms.sums(
         f"by source, {book.digest()}", lambda vm: (f"{vm.archive} {vm.source}", life_cost(vm, until=until, book=book))
     )
@@ -116,7 +124,7 @@ def metrics_of(source: str, state: "World", record: "Record", now: int) -> bytes
     open_runs = [run for run in state.runs.open() if run.archive is None and source_of(run) == source]
     gpus = [({"steno.run_id": run.run_id}, there) for run, there in newest_samples(record, open_runs, now)]
     figures: dict[tuple[str, str], Sequence[tuple[Mapping[str, _Value], float]]] = {
-        ("steno.runs", "{run}"): [({"steno.state": each.value}, runs[f"None {source} {each.value}"]) for each in State],
+        ("steno.runs", "{run}"): [({"steno.state": each.value}, runs[f"{source} {each.value}"]) for each in State],
         ("steno.machines", "{machine}"): [({"steno.state": at, "steno.gpu": gpu}, n) for (at, gpu), n in kinds.items()],
         ("steno.cost.hourly", "USD/h"): [({}, hourly / DOLLAR)],
         ("steno.spend", "USD"): [({}, paid[f"None {source}"] / DOLLAR)],
