@@ -4,7 +4,7 @@ import click
 
 from steno.cli.render.words import moment
 from steno.cli.wiring.app import App, steno_command
-from steno.cli.wiring.options import at_option, user_option
+from steno.cli.wiring.options import both_times_option, user_option
 from steno.cli.wiring.output import hint, show
 from steno.cli.wiring.terminal import columns
 from steno.cli.wiring.time_arguments import begin
@@ -16,7 +16,7 @@ from steno.engine.wire import wire
 @click.option("--since", metavar="TIME", default="1d", show_default=True, help="Begin then: yesterday, 14:05, 3d.")
 @user_option("Only runs of this user, their machines, anomalies and costs.")
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=20, metavar="N", help="At most N anomalies.")
-@at_option
+@both_times_option
 def changes_command(app: App, since: str, user: str | None, limit: int, at: str | None) -> None:
     """Runs that ended, those without success first and each with its cause; machines that came, ended or vanished;
     anomalies, gaps, money by user, and settings. Runs of one name that ended alike share a line, and so do all runs of

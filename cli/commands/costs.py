@@ -11,7 +11,7 @@ import msgspec
 
 from steno.cli.render import paint
 from steno.cli.wiring.app import App, steno_command
-from steno.cli.wiring.options import at_option, both_times_option, setting_option, user_option
+from steno.cli.wiring.options import both_times_option, setting_option, user_option
 from steno.cli.wiring.output import emit_csv, hint, show
 from steno.cli.wiring.terminal import columns
 from steno.cli.wiring.time_arguments import length, moment
@@ -265,7 +265,7 @@ def metrics_command(app: App, at: str | None) -> None:
 @click.option("--gpu", metavar="NAME", default="MI300X", show_default=True, help="GPU whose machine's price is used.")
 @setting_option("--idle-timeout", "vms.idle_timeout", metavar="TIME", help="As 10m; else the setting vms.idle_timeout.")
 @click.option("--start", metavar="TIME", help="How long a machine takes to start; else the record's median, else 2m.")
-@at_option
+@both_times_option
 def estimate_command(app: App, runs_per_day: int, minutes: float, gpu: str, start: str | None, at: str | None) -> None:
     """It compares a cold and a warm run, and what a month costs. Below the estimate is what this record measured: start
     times, idle shutdowns and the cost of a task, beside their targets. `--at` is a moment of the record.
@@ -307,7 +307,7 @@ def _measured(app: App, at: str | None) -> tuple[tuple[Measure, ...], int]:
         with every_cost(app, at) as (costs, position):
             return tuple(measure for measure in performance(costs) if measure.count), position
     except RecordNotFound:
-        if at is not None:
+        if at is not None or app.known is not None:
             raise
         return (), 0
 

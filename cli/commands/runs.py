@@ -12,7 +12,6 @@ from steno.cli.render import paint
 from steno.cli.render.words import lasted, short
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.options import (
-    at_option,
     both_times_option,
     completed_runs,
     each_run,
@@ -302,7 +301,7 @@ def _stop(app: App, record: Record, folded: Run, *, abort: bool, requested: bool
 
 @steno_command("compare")
 @click.argument("runs", metavar="A B", nargs=2, shell_complete=completed_runs)
-@at_option
+@both_times_option
 def compare_command(app: App, runs: tuple[str, str], at: str | None) -> None:
     """The requests are known of runs that Steno submitted. With --json: {"runs": [run objects], "outcome":
     [{"field", "values"}], "task": [{"field", "values"}], "task_known", "position"}; times are seconds.

@@ -9,7 +9,7 @@ import msgspec
 from steno.cli.render import paint, words
 from steno.cli.render.words import count, lasted, moment
 from steno.cli.wiring.app import App, DefaultGroup, steno_command
-from steno.cli.wiring.options import at_option, user_option
+from steno.cli.wiring.options import both_times_option, user_option
 from steno.cli.wiring.output import hint, show
 from steno.cli.wiring.terminal import columns
 from steno.cli.wiring.time_arguments import begin
@@ -38,7 +38,7 @@ def sources_command() -> None:
 
 
 @sources_command.command("list", hidden=True)
-@at_option
+@both_times_option
 def listed(app: App, at: str | None) -> None:
     """List sources with their first and last poll.
 
@@ -197,7 +197,7 @@ def _object(lease: "Holder") -> dict[str, object]:
 @click.option(
     "-n", "--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="At most N."
 )
-@at_option
+@both_times_option
 def incidents_command(app: App, since: str | None, user: str | None, limit: int, at: str | None) -> None:
     """Anomalies are contradictions, missing items and unknown statuses. A gap is `no answer` where Steno polled the
     source, and `not polled` where no process of Steno did. Newest first; hidden archives are left out.

@@ -16,10 +16,9 @@ import msgspec
 from steno.cli.render import paint
 from steno.cli.render.words import moment
 from steno.cli.wiring.app import App, steno_command
-from steno.cli.wiring.options import at_option
+from steno.cli.wiring.options import both_times_option
 from steno.cli.wiring.output import emit, emit_json, hint, progress
-from steno.cli.wiring.time_arguments import both_times
-from steno.cli.wiring.view import viewing
+from steno.cli.wiring.view import opened_at, viewing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +35,7 @@ _WIDEST = 60  # characters of a cell
 @click.option("-f", "--file", "path", metavar="FILE", help="Read the statement from a file, or - for standard input.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option("--tables", is_flag=True, help="Print the tables and their columns instead.")
-@at_option
+@both_times_option
 def sql_command(app: App, statement: str | None, path: str | None, as_csv: bool, tables: bool, at: str | None) -> None:
     """A question is one SELECT in the SQL of DuckDB. The tables are runs, transitions, samples (of GPUs), machines,
     intervals, costs, polls and events; --tables prints their columns. Money is in whole micro-dollars, and usd(n) makes
@@ -76,7 +75,6 @@ def sql_command(app: App, statement: str | None, path: str | None, as_csv: bool,
 def looking(app: App, at: str | None, what: str) -> Iterator[FrameSource]:
     """The record and its read models now or `--at`, with a progress bar."""
     from steno.projections.frames.source import of_store
-    from steno.projections.read_models.past_worlds import opened
 
     with progress(what) as advance:
         if at is None:
@@ -85,8 +83,8 @@ def looking(app: App, at: str | None, what: str) -> Iterator[FrameSource]:
                 yield source
             return
         with app.reading() as record:
-            position, beyond, _ = both_times(app, record, at)
-            with of_store(record, opened(record, position, beyond, progress=advance), position, beyond) as source:
+            store, position, beyond, _ = opened_at(app, record, at, advance)
+            with of_store(record, store, position, beyond) as source:
                 source.advance = advance
                 yield source
 

@@ -16,7 +16,7 @@ import click
 from steno.cli.catalogue import near
 from steno.cli.render.words import count
 from steno.cli.wiring.app import App, steno_command
-from steno.cli.wiring.options import at_option, from_option, to_option
+from steno.cli.wiring.options import both_times_option, from_option, to_option
 from steno.cli.wiring.output import hint, progress, show
 from steno.cli.wiring.time_arguments import between, time_of
 from steno.cli.wiring.view import viewing
@@ -59,7 +59,7 @@ def _kinds(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     shell_complete=_kinds,
     help="Hide names, commands, hosts in a bundle: any of these, with commas.",
 )
-@at_option
+@both_times_option
 def export_command(
     app: App,
     words: tuple[str, ...],

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from steno.engine.state.policy import Policy
     from steno.events.store.record import Record
     from steno.projections.read_models.known_worlds import Knowledge
+    from steno.projections.read_models.past_worlds import Beyond
     from steno.projections.read_models.reader_pool import Look
+    from steno.projections.read_models.store import ProjectionStore
     from steno.projections.read_models.view import SourceView, View
 
 DAY = 86_400_000_000  # microseconds: lists leave out what ended longer ago
@@ -44,7 +46,6 @@ def viewing(app: App, at: str | None = None) -> Iterator[tuple[Record, View, int
     the moment: now, or the last one they know. Polls open local runs first if no process records them, or the
     list would show ended runs as running.
     """
-    from steno.projections.read_models.past_worlds import opened
     from steno.projections.read_models.projector import caught_up
     from steno.projections.read_models.view import View
 
@@ -58,11 +59,21 @@ def viewing(app: App, at: str | None = None) -> Iterator[tuple[Record, View, int
             _look_here(app, record)
             store = caught_up(record, progress=advance)
         else:
-            position, beyond, known = both_times(app, record, at)
-            store = opened(record, position, beyond, None if app.known is None else known, progress=advance)
+            store, _, _, known = opened_at(app, record, at, advance)
         with store, store.reading():
             view = View(store, known)
             yield record, view, (None if at is None else view.last_at) or app.clock.now()
+
+
+def opened_at(
+    app: App, record: Record, at: str, advance: Callable[[int, int], None]
+) -> tuple[ProjectionStore, int, Beyond, Knowledge | None]:
+    """The read models `--at` a moment, by what `--known` says; the moment, and what is known of it by now."""
+    from steno.projections.read_models.past_worlds import opened
+
+    position, beyond, known = both_times(app, record, at)
+    store = opened(record, position, beyond, None if app.known is None else known, progress=advance)
+    return store, position, beyond, known
 
 
 @contextmanager

@@ -2,9 +2,9 @@
 and gauges of OpenTelemetry, in protobuf.
 
 A run is one trace: its id is the run's own. The root span is the run from submission to end; its children are the
-states it was in, each linked to the poll that caused it, and the root to the polls that the verdict rests on. All ids
-follow from the run's id, so that what is sent twice is the same trace. A poll is not a span: a link names its
-position, for `steno poll`.
+states it was in, as its timeline has them, each linked to the poll that caused it, and the root to the polls that the
+verdict rests on. All ids follow from the run's id, so that what is sent twice is the same trace. A poll is not a span:
+a link names its position, for `steno poll`.
 """
 
 from collections import Counter
@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.util import find_spec
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -22,6 +21,10 @@ from steno.engine.money.bill import life_cost
 from steno.engine.money.costs import Costs
 from steno.engine.money.prices import Book, rung_at
 from steno.engine.money.report import gpu_of
+from steno.engine.notify.run_spans import state_spans
+from steno.engine.objects import run_object
+from steno.engine.rules.sets import CURRENT
+from steno.engine.state.kernel_mark import gpu_kept
 from steno.engine.state.run import Run
 from steno.engine.state.samples import Sample, unpack
 from steno.engine.state.states import State
@@ -89,6 +92,11 @@ def traces_of(run_ids: Iterable[str], state: "World", record_id: str) -> bytes:
     return bytes(request.SerializeToString())
 
 
+def is_counted(run: Run) -> bool:
+    """False for a run of an archive, for the machine of another run that lists show, and for a listener of kernels."""
+    return run.archive is None and run.carries is None and gpu_kept(run) is None
+
+
 def newest_samples(record: "Record", runs: Iterable[Run], now: int) -> Iterator[tuple[Run, list[Sample]]]:
     """The newest runs that run, with the newest sample of each GPU whose use is known; old samples are left out."""
     for run in [run for run in runs if run.state is State.RUNNING][-MOST_SAMPLED:]:
@@ -105,7 +113,9 @@ def metrics_of(source: str, state: "World", record: "Record", now: int) -> bytes
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
     book, until, machines = Book.of(state), state.last_at or 0, vms_of(state, source)
-    runs = state.runs.sums("by source", lambda run: (f"{run.archive} {source_of(run)} {run.state.value}", 1))
+    runs = state.runs.sums(
+        "counted by source", lambda run: (f"{source_of(run)} {run.state.value}", 1) if is_counted(run) else None
+    )
     paid = state.vms.sums(
         f"by source, {book.digest()}", lambda vm: (f"{vm.archive} {vm.source}", life_cost(vm, until=until, book=book))
     )
@@ -114,12 +124,16 @@ def metrics_of(source: str, state: "World", record: "Record", now: int) -> bytes
     open_runs = [run for run in state.runs.open() if run.archive is None and source_of(run) == source]
     gpus = [({"steno.run_id": run.run_id}, there) for run, there in newest_samples(record, open_runs, now)]
     figures: dict[tuple[str, str], Sequence[tuple[Mapping[str, _Value], float]]] = {
-        ("steno.runs", "{run}"): [({"steno.state": each.value}, runs[f"None {source} {each.value}"]) for each in State],
+        ("steno.runs", "{run}"): [({"steno.state": each.value}, runs[f"{source} {each.value}"]) for each in State],
         ("steno.machines", "{machine}"): [({"steno.state": at, "steno.gpu": gpu}, n) for (at, gpu), n in kinds.items()],
         ("steno.cost.hourly", "USD/h"): [({}, hourly / DOLLAR)],
         ("steno.spend", "USD"): [({}, paid[f"None {source}"] / DOLLAR)],
         ("steno.gpu.use", "%"): [(run, sum(gpu.use or 0 for gpu in there) / len(there)) for run, there in gpus],
-        ("steno.gpu.power", "W"): [(run, sum(gpu.power or 0 for gpu in each)) for run, each in gpus if each[0].power],
+        ("steno.gpu.power", "W"): [
+            (run, sum(gpu.power or 0 for gpu in each))
+            for run, each in gpus
+            if any(gpu.power is not None for gpu in each)
+        ],
     }
     request = ExportMetricsServiceRequest()
     resource, about = request.resource_metrics.add(), {"service.name": "steno", "steno.record": record.id}
@@ -139,21 +153,21 @@ def _spans(run: Run, cost: int | None) -> "list[Span]":
     steps = run.transitions
     begun = min(moment for moment in (run.waiting_since, run.first_at) if moment is not None)
     ended = max(begun, run.finished_at or (steps[-1].at if steps else begun))
-    edges = [min(max(moment, begun), ended) for moment in (begun, *(step.at for step in steps))]
-    states = [steps[0].before, *(step.after for step in steps)] if steps else []
-    causes = [None, *(step.position for step in steps)]
+    waited = None if run.requested_at is None or not steps else (begun, max(begun, steps[0].at))
     phases = [
         Span(
             trace_id=trace,
-            span_id=_span_id(run, f"{number}/{state.value}"),
+            span_id=_span_id(run, f"{number}/{state}"),
             parent_span_id=root,
-            name=state.value,
+            name=state,
             kind=Span.SPAN_KIND_INTERNAL,
-            start_time_unix_nano=start * _NANO,
-            end_time_unix_nano=end * _NANO,
+            start_time_unix_nano=min(max(start, begun), ended) * _NANO,
+            end_time_unix_nano=min(max(end or ended, begun), ended) * _NANO,
             links=[] if cause is None else [_link(run, cause)],
         )
-        for number, (state, cause, (start, end)) in enumerate(zip(states, causes, pairwise(edges), strict=False))
+        for number, (state, _, start, end, cause) in enumerate(
+            state_spans(run_object(run, CURRENT), run.later_attempts, waited)[0]
+        )
     ]
     code = {State.SUCCEEDED: Status.STATUS_CODE_OK, State.FAILED: Status.STATUS_CODE_ERROR}
     reason = None if run.reason is None else run.reason.value

@@ -97,7 +97,7 @@ class Tally:
             if isinstance(stored.data, PollRecorded | PollFailed) and stored.scope is not None:
                 scope = record.scope(stored.scope)
                 key = (stored.stream.removeprefix("source/"), READINGS.scope(scope.path, bytes(scope.req)).endpoint)
-                self._polls.labels(*key).observe(stored.took / SECOND)
+                self._polls.labels(*key).observe(max(0, stored.took) / SECOND)
                 self._poll_failures.labels(*key).inc(isinstance(stored.data, PollFailed))
             elif stored.type in _NOTICES:
                 self._notice(stored)

@@ -17,10 +17,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from steno.engine.errors import NotConfigured
-from steno.engine.notify.collector import newest_samples
+from steno.engine.notify.collector import is_counted, newest_samples
 from steno.engine.state.archives import live_part
 from steno.engine.state.changes import AnomalyKind
-from steno.engine.state.kernel_mark import gpu_kept
 from steno.engine.state.run import Run
 from steno.engine.state.samples import Sample
 from steno.engine.state.sources import BLIND_AFTER, Observability, observability
@@ -63,6 +62,7 @@ class ServiceCollector(Collector):
     def __init__(self, service: Service) -> None:
         self._service = service
         self._feed = service.feed
+        self._blind = dict[str, int]()  # source → the most that was told
 
     def collect(self) -> Iterator[Metric]:
         """The current metrics; blocks: call it in a worker thread."""
@@ -125,8 +125,8 @@ class ServiceCollector(Collector):
         now = self._service.clock.now()
         with self._feed.state() as whole:  # the fold waits: only what is needed is taken
             state = live_part(whole)
-            known = state.runs.sums("runs but listeners by state", _state_of)
-            unsettled = state.runs.open()
+            known = state.runs.sums("counted by state", _state_of)
+            unsettled = [run for run in state.runs.open() if is_counted(run)]
             machines = Counter(vm.state for vm in state.vms.open())
             sources = [
                 (each.name, each.last_answered, each.failed, observability(each, now)) for each in watched(state)
@@ -154,7 +154,9 @@ class ServiceCollector(Collector):
         blind = CounterMetricFamily("steno_source_blind_seconds", silent, labels=("source",))
         for name, last, failed, _ in sources:
             gap = now - last if last and (failed or now - last > BLIND_AFTER) else 0
-            blind.add_metric((name,), (self._feed.tally.blind[name] + gap) / SECOND)
+            total = max(self._feed.tally.blind[name] + gap, self._blind.get(name, 0))  # no clock turns it back
+            self._blind[name] = total
+            blind.add_metric((name,), total / SECOND)
         yield blind
         if last_at is not None:
             newest = "The newest poll, answered or not."
@@ -176,12 +178,8 @@ class ServiceCollector(Collector):
 
 
 def _state_of(run: Run) -> tuple[str, int] | None:
-    """The state and the reason of a run, for a tally; None in an archive, and of a listener."""
-    return (
-        None
-        if run.archive is not None or gpu_kept(run) is not None
-        else (f"{run.state.value} {run.reason.value if run.reason else ''}", 1)
-    )
+    """The state and the reason of a run, for a tally; None: it is not counted."""
+    return (f"{run.state.value} {run.reason.value if run.reason else ''}", 1) if is_counted(run) else None
 
 
 def _gauges(name: str, meaning: str, labels: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], float]]) -> Metric:

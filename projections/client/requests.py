@@ -21,7 +21,7 @@ from steno.projections.client.objects import (
 )
 
 T = TypeVar("T")
-Moment = int | datetime | str | None  # a position, a time, or now
+Moment = int | datetime | str | None  # a position, a time, or now; `known` is read with `at`, and may be "now"
 Day = datetime | str | None  # a time of that day, or the range's default
 
 
@@ -55,6 +55,7 @@ class RunFilters(TypedDict, total=False):
     order: Literal["newest", "oldest"]
     hidden: bool
     at: int | datetime | str
+    known: int | datetime | str
 
 
 def runs(**filters: Unpack[RunFilters]) -> Ask[RunInfo]:
@@ -62,55 +63,62 @@ def runs(**filters: Unpack[RunFilters]) -> Ask[RunInfo]:
     return Ask(RunInfo, "/api/runs", dict(filters), items="runs")
 
 
-def run(word: str, *, at: Moment = None, min_position: int | None = None) -> Ask[RunInfo]:
+def run(word: str, *, at: Moment = None, known: Moment = None, min_position: int | None = None) -> Ask[RunInfo]:
     """By id, the provider's id, name, or the unique beginning of an id."""
-    return Ask(RunInfo, f"/api/runs/{word}", {"at": at, "min_position": min_position})
+    return Ask(RunInfo, f"/api/runs/{word}", {"at": at, "known": known, "min_position": min_position})
 
 
-def explain(word: str, *, at: Moment = None) -> Ask[dict[str, Any]]:
+def explain(word: str, *, at: Moment = None, known: Moment = None) -> Ask[dict[str, Any]]:
     """As `steno explain --json`."""
-    return Ask(dict[str, Any], f"/api/runs/{word}/explain", {"at": at})
+    return Ask(dict[str, Any], f"/api/runs/{word}/explain", {"at": at, "known": known})
 
 
-def machines(*, live: bool = False, at: Moment = None) -> Ask[MachineInfo]:
+def machines(*, live: bool = False, at: Moment = None, known: Moment = None) -> Ask[MachineInfo]:
     """Every machine, or those that may still be billed, for `each`."""
-    return Ask(MachineInfo, "/api/vms", {"live": live, "at": at}, items="vms")
+    return Ask(MachineInfo, "/api/vms", {"live": live, "at": at, "known": known}, items="vms")
 
 
-def machine(word: str, *, at: Moment = None) -> Ask[MachineInfo]:
-    return Ask(MachineInfo, f"/api/vms/{word}", {"at": at})
+def machine(word: str, *, at: Moment = None, known: Moment = None) -> Ask[MachineInfo]:
+    return Ask(MachineInfo, f"/api/vms/{word}", {"at": at, "known": known})
 
 
-def costs(by: Literal["vm", "run", "day", "user", "gpu"] = "vm", *, at: Moment = None) -> Ask[CostInfo]:
-    return Ask(CostInfo, "/api/costs", {"by": by, "at": at})
+def costs(
+    by: Literal["vm", "run", "day", "user", "gpu"] = "vm", *, at: Moment = None, known: Moment = None
+) -> Ask[CostInfo]:
+    return Ask(CostInfo, "/api/costs", {"by": by, "at": at, "known": known})
 
 
-def budget(*, at: Moment = None) -> Ask[BudgetInfo]:
-    return Ask(BudgetInfo, "/api/budget", {"at": at})
+def budget(*, at: Moment = None, known: Moment = None) -> Ask[BudgetInfo]:
+    return Ask(BudgetInfo, "/api/budget", {"at": at, "known": known})
 
 
 def spend(
-    by: Literal["line", "gpu", "user"] = "line", *, since: Day = None, until: Day = None, at: Moment = None
+    by: Literal["line", "gpu", "user"] = "line",
+    *,
+    since: Day = None,
+    until: Day = None,
+    at: Moment = None,
+    known: Moment = None,
 ) -> Ask[SpendInfo]:
     """By day, of the days `since` to `until` (UTC), by default the last 30; `line` is the purpose."""
-    return Ask(SpendInfo, "/api/spend", {"by": by, "since": since, "until": until, "at": at})
+    return Ask(SpendInfo, "/api/spend", {"by": by, "since": since, "until": until, "at": at, "known": known})
 
 
 def utilisation(
-    by: Literal["gpu", "vm"] = "gpu", *, since: Day = None, until: Day = None, at: Moment = None
+    by: Literal["gpu", "vm"] = "gpu", *, since: Day = None, until: Day = None, at: Moment = None, known: Moment = None
 ) -> Ask[UseInfo]:
     """By day, as `spend`."""
-    return Ask(UseInfo, "/api/utilisation", {"by": by, "since": since, "until": until, "at": at})
+    return Ask(UseInfo, "/api/utilisation", {"by": by, "since": since, "until": until, "at": at, "known": known})
 
 
-def starts(*, since: Day = None, until: Day = None, at: Moment = None) -> Ask[StartsInfo]:
+def starts(*, since: Day = None, until: Day = None, at: Moment = None, known: Moment = None) -> Ask[StartsInfo]:
     """Start-up times of the runs submitted on these days."""
-    return Ask(StartsInfo, "/api/starts", {"since": since, "until": until, "at": at})
+    return Ask(StartsInfo, "/api/starts", {"since": since, "until": until, "at": at, "known": known})
 
 
-def like(word: str, *, at: Moment = None) -> Ask[LikeInfo]:
+def like(word: str, *, at: Moment = None, known: Moment = None) -> Ask[LikeInfo]:
     """A run beside the medians of its name."""
-    return Ask(LikeInfo, f"/api/runs/{word}/like", {"at": at})
+    return Ask(LikeInfo, f"/api/runs/{word}/like", {"at": at, "known": known})
 
 
 def submit(

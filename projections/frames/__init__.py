@@ -7,15 +7,15 @@ costs("postgresql://db/steno", at="2026-11-20T15:00:00Z").to_polars()
 polls().to_arrow()  # of the record that `steno` uses here
 
 `record` is a path, a URL or an open record; None: the one of the settings. `at` is a position, an ISO time (UTC where
-it names no zone) or a datetime; None: now. A frame keeps no rows: each use of it reads the record
-again, with None as the record is by then. docs/questions.md has the columns. Money is in whole micro-dollars, times are
-UTC.
+it names no zone) or a datetime; None: now. `known` beside it, a later such moment or "now": by what was known then. A
+frame keeps no rows: each use of it reads the record again, with None as the record is by then. docs/questions.md has
+the columns. Money is in whole micro-dollars, times are UTC.
 """
 
 from typing import TYPE_CHECKING, Protocol
 
 from steno.projections.frames.catalogue import TABLES
-from steno.projections.frames.source import At, opened
+from steno.projections.frames.source import At, Known, opened
 from steno.projections.frames.table import ArrowFrame
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from steno.events.store.store import Where
 
 
-def frame(name: str, record: "Where | Record | None" = None, at: At = None) -> ArrowFrame:
+def frame(name: str, record: "Where | Record | None" = None, at: At = None, known: Known = None) -> ArrowFrame:
     """The table of that name (`TABLES`)."""
     where = _record_of_settings() if record is None else record
-    return ArrowFrame(TABLES[name], lambda: opened(where, at))
+    return ArrowFrame(TABLES[name], lambda: opened(where, at, known))
 
 
 class TableFunction(Protocol):
@@ -34,12 +34,12 @@ class TableFunction(Protocol):
 
     __name__: str
 
-    def __call__(self, record: "Where | Record | None" = None, *, at: At = None) -> ArrowFrame: ...
+    def __call__(self, record: "Where | Record | None" = None, *, at: At = None, known: Known = None) -> ArrowFrame: ...
 
 
 def _function(name: str) -> TableFunction:
-    def table(record: "Where | Record | None" = None, *, at: At = None) -> ArrowFrame:
-        return frame(name, record, at)
+    def table(record: "Where | Record | None" = None, *, at: At = None, known: Known = None) -> ArrowFrame:
+        return frame(name, record, at, known)
 
     table.__name__ = table.__qualname__ = name
     table.__doc__ = TABLES[name].row

@@ -130,8 +130,10 @@ class ProjectionWriter:
             open_vms = [vm_id for vm_id, vm in vms.items() if vm.state is not VmState.TERMINATED]
             state.runs.open_ids = dict.fromkeys([*(key for key in state.runs.open_ids if key not in runs), *open_runs])
             state.vms.open_ids = dict.fromkeys([*(key for key in state.vms.open_ids if key not in vms), *open_vms])
+            self.store.cases.drop(gone)
             self.store.runs.drop(gone, position)
             self._keep(state, position, position, there, vms)
+            self.store.add_marks(_learnt_marks((*there.values(), *vms.values()), position), position)
             save_world(self.store, *pieces(state))
         self._state = None
 
@@ -360,3 +362,12 @@ class ProjectionWriter:
         stale = [run for run_id in run_ids if known.get(run_id) != (run := self._runs[run_id]).cost_at]
         fill_costs(self.record, stale)
         known.update((run.run_id, run.cost_at) for run in stale)
+
+
+def _learnt_marks(things: Iterable[Run | Vm], position: int) -> Iterator[Mark]:
+    """The marks behind a position of runs and machines as they were at its moment, each at its date."""
+    for thing in things:
+        for mark in run_marks((thing,)) if isinstance(thing, Run) else vm_marks((thing,)):
+            date = thing.created if isinstance(thing, Vm) and mark.kind == "vm_started" else thing.finished_at
+            if mark.position > position:
+                yield mark if date is None else msgspec.structs.replace(mark, at=min(mark.at, date))

@@ -147,6 +147,18 @@ def test_a_time_is_a_moment_too(record: Record) -> None:
     for wrong in (0, record.head().position + 1, "soon"):
         with pytest.raises(StenoError):
             rows_of("runs", record, wrong)
+        with pytest.raises(StenoError):
+            runs(record, at=5, known=wrong).to_arrow()
+    with pytest.raises(StenoError, match="give at as well"):
+        runs(record, known="now").to_arrow()
+
+
+def test_a_moment_is_shown_by_what_was_known_later(tmp_path: Path, recording: Polls, recorded: Recorded) -> None:
+    """A job that had ended by its provider's date, and was polled as ended later."""
+    with recorded(tmp_path / "record.db", recording("slurm-22.05/fanout_one_winner")) as record:
+        for known, state in ((None, "running"), (225, "running"), (400, "succeeded"), ("now", "succeeded")):
+            rows = runs(record, at=225, known=known).to_arrow().to_pylist()
+            assert next(row["state"] for row in rows if row["run_id"].startswith("98e5819b")) == state
 
 
 def test_postgresql_has_the_same_tables(

@@ -19,7 +19,8 @@ from steno.events.clock import SECOND
 from steno.events.poll import Poll
 from steno.events.store.record import Record
 from steno.projections.read_models.known_worlds import Knowledge, NotKnown, known_by, learnt
-from steno.projections.read_models.past_worlds import opened
+from steno.projections.read_models.past_worlds import as_it_was, opened
+from steno.projections.read_models.projection_writer import NO_MOMENTS, ProjectionWriter
 from steno.projections.read_models.projector import caught_up
 from steno.projections.read_models.store import ProjectionStore
 from steno.projections.read_models.view import View
@@ -122,7 +123,8 @@ def test_a_run_that_was_lost_and_came_back_was_not_lost() -> None:
 def answers(store: ProjectionStore) -> dict[str, object]:
     """The rows of runs and machines, as readers get them."""
     runs = {row.run_id: (row.object, row.cost) for row in store.runs.all()}
-    return {"runs": runs, "vms": {row.vm_id: (row.object, row.cost) for row in store.vms.all()}}
+    vms = {row.vm_id: (row.object, row.cost) for row in store.vms.all()}
+    return {"runs": runs, "vms": vms, "marks": store.marks(999)}
 
 
 def place_in(record: Record, part: float) -> int:
@@ -177,6 +179,12 @@ def test_an_answer_sees_nothing_behind_the_known_position(
                 opened(whole, at, known=known_at(whole, at, whole.head().position)) as later,
             ):
                 assert answers(corrected) == answers(same)
+                ended = {f"run/{row.run_id}" for row in corrected.runs.all() if row.ended}
+                marks = corrected.marks(999).marks
+                assert {
+                    mark.subject for mark in marks if mark.kind.startswith("run_")
+                } == ended  # `changes` rests on it
+                assert known is None or all(mark.at <= known.time for mark in marks)
                 assert {row.run_id for row in corrected.runs.all()} <= {row.run_id for row in later.runs.all()}
                 assert {row.vm_id for row in corrected.vms.all()} <= {row.vm_id for row in later.vms.all()}
 
@@ -206,3 +214,11 @@ def test_a_moment_is_not_known_before_it_was(tmp_path: Path, recording: Polls, r
             known_by(record, 5, None, 3, state)
         with pytest.raises(NotKnown, match=r"no event up to that time; it begins at 20\d\d-"):
             known_by(record, 5, None, 0, state)
+
+
+def test_cases_of_a_run_that_was_another_go_with_it(tmp_path: Path, recording: Polls, recorded: Recorded) -> None:
+    """No case is left that names a run without a row."""
+    with recorded(tmp_path / "record.db", recording(NAMES[0])) as record, as_it_was(record, 200) as store:
+        first = next(row.run_id for row in store.runs.all())
+        ProjectionWriter(record, store, spacing=NO_MOMENTS).correct({first: None}, {}, None)
+        assert {store.cases.run_id(place) for place, _ in store.cases.all()} == {row.run_id for row in store.runs.all()}

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 from stenotest.dstack_history import DstackHistory, Item, job, moment, run_item, submission
 from stenotest.inline_pool import InlinePool
 from stenotest.machines import machine_item
@@ -18,6 +19,7 @@ from steno.cli.wiring.app import App
 from steno.engine.fold.fold import Fold
 from steno.engine.fold.poll_reader import Until
 from steno.engine.fold.record_fold import RecordFold
+from steno.engine.notify.collector import is_counted
 from steno.engine.providers.registry import READINGS
 from steno.engine.replay.replay import open_trace, replay_polls, replay_record, world_of
 from steno.engine.replay.result import Replay, fill_costs
@@ -122,6 +124,22 @@ def test_lists_and_costs_show_it_once(tmp_path: Path) -> None:
     assert [(row["name"], row["cost_usd"]) for row in run_json("ps", "--all")["runs"]] == [("train", "3.997778")]
     assert len(run_json("vms", "--all")["vms"]) == 1
     assert run_json("show", "1234")["run_id"] == foreign_run_id("slurm", "1234")
+
+
+def test_metrics_count_it_once(tmp_path: Path) -> None:
+    """As lists show it; nor do they count a run that keeps a machine for kernels."""
+    polls = [poll for _, poll in open_trace(history(("runs", "squeue", "sacct")).write(tmp_path / "t.jsonl")) if poll]
+    with Record.open(
+        tmp_path / "record.db", clock=SystemClock(), write=True, create=True, shapes=READINGS.shape
+    ) as record:
+        record.append_polls(polls)
+        runs = tuple(world_of(record).state.runs.all())
+    assert [run.provider for run in runs if is_counted(run)] == ["dstack"]
+    assert len(runs) == 2
+    (ours,) = (run for run in runs if run.provider == "dstack")
+    for name, counts in ((JOB, True), ("kernels-mi300x-0123456789ab", False)):
+        assert is_counted(replace(ours, name=name, requested_at=1)) is counts
+    assert not is_counted(replace(ours, archive="dstack/old"))
 
 
 def test_its_sources_are_folded_together_and_resumed_anywhere(tmp_path: Path) -> None:
