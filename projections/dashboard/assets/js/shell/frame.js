@@ -1,7 +1,7 @@
 // The frame round every page: header, strip, page, tape, and the windows over them.
 import { ApiProblem } from "../core/api.js";
 import { useFailures } from "../core/failures.js";
-import { html, useEffect, useErrorBoundary, useRef } from "../core/dom.js";
+import { html, useEffect, useErrorBoundary, useLayoutEffect, useRef } from "../core/dom.js";
 import { KEYS, help, onKey, palette } from "../core/keys.js";
 import { PAGES } from "../core/pages.js";
 import { Link, usePage, usePlace } from "../core/router.js";
@@ -69,10 +69,11 @@ export function Frame() {
   const first = useRef(true);
   const failures = useFailures().length;
   useEffect(() => setTitle(null, failures), [failures]);
+  useLayoutEffect(() => { // before the page's own effects: it may know a better name
+    if (shown !== null) setTitle(shown.module ? shown.module.title(shown.params) : "No such page");
+  }, [shown]);
   useEffect(() => {
     if (shown === null) return;
-    const name = shown.module ? shown.module.title(shown.params) : "No such page";
-    setTitle(name);
     if (first.current) { first.current = false; return; }
     scrollTo(0, 0);
     document.querySelector("#page h1")?.focus({ preventScroll: true });
