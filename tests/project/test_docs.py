@@ -127,7 +127,7 @@ def parse(words: list[str]) -> None:
     "path", [path for path in DOCS if path.suffix == ".md"], ids=lambda path: str(path.relative_to(ROOT))
 )
 def test_every_command_that_a_reader_types_is_parsed(path: Path) -> None:
-    """Those of most pages are typed by `make test-long` only (`tests/cli/test_documents.py`)."""
+    """Commands of most pages are typed by `make test-long` only (`tests/cli/test_documents.py`)."""
     for command in commands_of(path):
         for words in called(command.text):
             if "site" not in words:  # a rule set that the page has its reader write

@@ -170,7 +170,7 @@ def dstack(call: Call, _: pytest.FixtureRequest) -> Generator[str]:
 
 CASES = (questions, postgres, otlp, notices, dask, listener, dstack)
 LONG = dict.fromkeys({*CASES} - {otlp}, pytest.mark.long)
-"""One extra shows the way of all; each other one has more to install, and tests of its own elsewhere."""
+"""`otlp` shows the way of all; the others have more to install, and tests of their own elsewhere."""
 
 
 def test_every_extra_has_its_case() -> None:
