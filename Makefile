@@ -1,6 +1,6 @@
 # Everything Steno needs from a clean clone, with nothing but Python 3.11, pip, make and git.
 #   make demo        the tour: no account, no network after set-up
-#   make test        every gate and every test (some 20 minutes on two cores)
+#   make test        every gate and every test (some 40 minutes on two cores)
 #   make near        the quick tests of what you changed, without servers (some two minutes)
 #   make check       every gate and the quick tests (some five minutes)
 #   make test-long   what takes longer than that

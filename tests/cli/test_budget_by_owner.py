@@ -36,7 +36,7 @@ def test_budget_moves_between_owners_and_a_submission_follows(limited: Steno, ho
     task = ("submit", "--name", "long", "--max-duration", "5h", "--", "true")
     refused = limited(*task)
     assert (refused.returncode, refused.stdout) == (6, "")
-    assert f"The budget of user {getpass.getuser()} does not allow this run. run: 5h" in refused.stderr
+    assert f"The budget of user {getpass.getuser()} does not allow this run. run: 5 h" in refused.stderr
     moved = limited("budget", "move", "$3", "--from", "user/bob", "--to", ME, "--why", "deadline", "--json")
     assert moved.returncode == 0, moved.stderr
     value, by = json.loads(moved.stdout), getpass.getuser()

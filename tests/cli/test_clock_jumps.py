@@ -66,7 +66,7 @@ def test_a_clock_that_is_wrong_for_a_while_changes_no_time_and_no_bill(
     wait(lambda: re.search("recording local/", log.read_text()) and polled(steno))
     clock.set(wrong)
     assert clock.start("submit", "--name", "meanwhile", "--", holding(gate), log=tmp_path / "submit").wait() == 0
-    wait(lambda: re.search("clock_jump at position .* 2h (ahead|behind)", log.read_text()))
+    wait(lambda: re.search("clock_jump at position .* 2 h (ahead|behind)", log.read_text()))
     clock.set(0)
     wait(lambda: "is right again" in log.read_text())
     assert steno("submit", "--name", "afterwards", "--", holding(gate)).returncode == 0
