@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 
 import psycopg
 import pytest
@@ -28,6 +28,18 @@ def test_who_stands_still_in_an_append_holds_up_nobody(postgres_url: str) -> Non
         record.append_many([Batch(stream="run/1", events=(SubmitIntended(run_id="1", provider="local", name="a"),))])
         with pytest.raises(psycopg.Error, match="idle-in-transaction"):
             still.execute("COMMIT")
+
+
+def test_who_stands_still_between_two_messages_of_an_append_holds_up_nobody(postgres_url: str) -> None:
+    """To the server a pipeline without its end is at work, so that no timeout of its ends it."""
+    with writer(postgres_url) as record, closing(connect(postgres_url, write=True)) as still:
+        with suppress(psycopg.OperationalError), still.pipeline():
+            still.execute("BEGIN", prepare=False)
+            still.execute("SELECT look_at_head(true)", prepare=False)
+            event = SubmitIntended(run_id="1", provider="local", name="a")
+            record.append_many([Batch(stream="run/1", events=(event,))])
+        assert record.head().position > 0
+        assert still.closed
 
 
 def test_who_stands_still_with_a_lock_changes_nothing_late(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,7 +197,7 @@ def how_long_it_waited(evening: OnCall, answer: str) -> None:
     requested = seconds(run["submitted_at"])
     assert seconds(kept["intervals"][-1]["to"]) - requested < sum(waited.values())
     seen = evening.steno.json("show", "waits")["transitions"][-1]["at"]  # a poll may show it when it is over
-    assert sum(waited.values()) <= seconds(seen) - requested
+    assert sum(waited.values()) <= seconds(seen) - requested + 1e-6
     assert re.search(rf"queued \S+ {duration(round(waited['queued'] * SECOND))} ", answer)
 
 

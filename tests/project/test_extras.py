@@ -4,12 +4,10 @@ under the GPL comes in without dstack.
 
 from __future__ import annotations
 
-import http.server
 import os
 import re
 import subprocess
 import sys
-import threading
 import tomllib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -19,6 +17,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from stenotest.http_server import Handler, LocalServer
 from stenotest.mail_server import MailServer
 from stenotest.packages import uv
 from stenotest.postgres import lacking
@@ -107,20 +106,13 @@ def notices(call: Call, request: pytest.FixtureRequest) -> Generator[str]:
 def collector() -> Iterator[tuple[str, list[str]]]:
     arrived: list[str] = []
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+    class Collector(Handler):
+        def answer(self, _body: bytes) -> None:
             arrived.append(self.path)
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self.reply(200, b"")
 
-        def log_message(self, *_: object) -> None: ...
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", arrived
-        server.shutdown()
+    with closing(LocalServer(Collector)) as server:
+        yield server.url, arrived
 
 
 def dask(call: Call, request: pytest.FixtureRequest) -> Generator[str]:

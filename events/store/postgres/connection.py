@@ -52,6 +52,13 @@ IDLE_TIMEOUT: Final = 60  # seconds after which the server ends a transaction th
 STANDSTILL: Final = LOCK_TIMEOUT - 1  # the same for a writer's, so that who waits for its locks outlasts it
 PATIENT: Final = f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE_TIMEOUT}s'"
 """For a transaction of a writer in which this process reads or works for long."""
+LOCK_NOT_AVAILABLE: Final = "55P03"  # the SQLSTATE of `lock_timeout`
+_END_STALLED: Final = b"""
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
+AND state = 'active' AND wait_event = 'ClientRead' AND query NOT LIKE 'COPY %%'
+AND query_start < clock_timestamp() - make_interval(secs => %s)
+"""
 _DRIVER: Final = re.compile(r"^postgres(ql)?(\+psycopg)?://")
 _SECRET: Final = re.compile(r"(://[^:/@?]*):[^@/?]*@|(password=)[^&]*")
 
@@ -81,7 +88,7 @@ _ERRORS: Final[dict[str, tuple[type[StenoError], str]]] = {  # by SQLSTATE
     HEAD_MOVED: _HELD,
     "ST002": (LeaseLost, "Another process acts on this source since this one was silent: nothing was written."),
     "ST003": _REFUSED,
-    "55P03": _HELD,  # lock_timeout
+    LOCK_NOT_AVAILABLE: _HELD,
     "40P01": _HELD,
     "57014": _HELD,
     "25P03": (
@@ -135,6 +142,14 @@ def connect(url: str, *, write: bool) -> Connection:
         made.close()
         raise
     return made
+
+
+def end_stalled(connection: Connection) -> bool:
+    """True if a process of this user stood still between two messages of a pipeline; the server drops its connection.
+
+    It holds its locks, and to the server it is not idle: `idle_in_transaction_session_timeout` does not count there.
+    """
+    return bool(connection.execute(_END_STALLED, (STANDSTILL,)).fetchall())
 
 
 def _expect_own_session(made: Connection, url: str) -> None:

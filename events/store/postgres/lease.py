@@ -12,7 +12,16 @@ import psycopg
 from psycopg import errors
 
 from steno.events.clock import SECOND, SKEW, Clock, SteadyClock, boot_time
-from steno.events.store.postgres.connection import PATIENT, Connection, connect, is_lost, shown, translated
+from steno.events.store.postgres.connection import (
+    LOCK_NOT_AVAILABLE,
+    PATIENT,
+    Connection,
+    connect,
+    end_stalled,
+    is_lost,
+    shown,
+    translated,
+)
 from steno.events.store.store import Holder, Lease, new_owner, since_of, worker_of
 
 LEASE_LASTS: Final = 6.0  # seconds after which a silent holder has lost it; who takes over waits that long
@@ -45,7 +54,7 @@ class Link:
                     cursor = self._connection.execute(text.encode(), given, binary=True)
                     return cursor.fetchall() if cursor.description is not None else []
                 except psycopg.Error as error:
-                    again = not last and self._connection is not None and is_lost(error)
+                    again = not last and self._connection is not None and (is_lost(error) or self._freed(error))
                     if self._connection is not None and (again or isinstance(error, errors.ReadOnlySqlTransaction)):
                         self._connection.close()  # the next one may find the primary
                     if not again:
@@ -56,6 +65,9 @@ class Link:
                         self._connection.close()
                     raise
         return []
+
+    def _freed(self, error: psycopg.Error) -> bool:
+        return self._connection is not None and error.sqlstate == LOCK_NOT_AVAILABLE and end_stalled(self._connection)
 
     def close(self) -> None:
         with self._lock:

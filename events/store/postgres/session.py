@@ -9,9 +9,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 import psycopg
+from psycopg import errors
 from sqlalchemy import Executable
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
@@ -19,10 +20,12 @@ from steno.events.errors import RecordPaused, RecordReplaced
 from steno.events.store.chain import mark
 from steno.events.store.postgres.connection import (
     HEAD_MOVED,
+    LOCK_NOT_AVAILABLE,
     PATIENT,
     Connection,
     connect,
     damage,
+    end_stalled,
     is_lost,
     shown,
     translated,
@@ -174,7 +177,10 @@ class PostgresSession:
         self._durable, before = durable, self._end
         if locked or self._crowded:
             self._open()
-            self._end = _End(*self._one(_LOCK))
+            try:
+                self._end = _End(*self._one(_LOCK))
+            except errors.LockNotAvailable as error:
+                self._retry_if_freed(error)
             self._crowded = locked or self._end != before
         elif before is None:
             self._end = _End(*self._one(_LOOK))
@@ -238,6 +244,8 @@ class PostgresSession:
             elif error.sqlstate in _OVERTAKEN:
                 self._crowded = True
                 raise HeadMoved from error
+            elif error.sqlstate == LOCK_NOT_AVAILABLE:
+                self._retry_if_freed(error)
             else:
                 raise
         except BaseException as error:
@@ -300,6 +308,13 @@ class PostgresSession:
             except BaseException as error:
                 self._break_off(error)
                 raise
+
+    def _retry_if_freed(self, error: psycopg.Error) -> NoReturn:
+        """Raises HeadMoved if who held the head had stood still, else the error."""
+        self._leave()
+        if end_stalled(self._connection):
+            raise HeadMoved from error
+        raise error
 
     def _break_off(self, error: BaseException) -> None:
         """Drop a connection if a signal raised in the middle of its answers: the next would be of something else."""
