@@ -11,6 +11,7 @@ import re
 import time
 import uuid
 from contextlib import suppress
+from copy import copy
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -200,7 +201,7 @@ def _trigger(cron: str) -> "CronTrigger | None":
 def next_due(crons: tuple[str, ...], since: int) -> int | None:
     """The first moment at or after `since` (microseconds) at which one of them is due; None: never, or unreadable."""
     now, moments = datetime.fromtimestamp(since / SECOND, UTC), list[int]()
-    for trigger in map(_trigger, crons):
+    for trigger in map(copy, map(_trigger, crons)):  # a copy: other threads have it too
         if trigger is None:
             continue
         trigger.end_date = now.replace(year=min(now.year + _YEARS, 9999), day=1)

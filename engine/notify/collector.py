@@ -21,9 +21,9 @@ from steno.engine.money.bill import life_cost
 from steno.engine.money.costs import Costs
 from steno.engine.money.prices import Book, rung_at
 from steno.engine.money.report import gpu_of
-from steno.engine.notify.run_spans import state_spans
 from steno.engine.objects import run_object
 from steno.engine.rules.sets import CURRENT
+from steno.engine.run_spans import state_spans
 from steno.engine.state.kernel_mark import gpu_kept
 from steno.engine.state.run import Run
 from steno.engine.state.samples import Sample, unpack

@@ -5,8 +5,8 @@ from typing import Annotated, TypeVar
 
 from msgspec import Meta
 
-from steno.engine.notify.run_spans import state_spans
 from steno.engine.objects import BlindObject, IntervalObject, RunObject, VmObject
+from steno.engine.run_spans import state_spans
 from steno.engine.state.changes import GapKind
 from steno.engine.state.run import Attempt, Said, phases_of
 from steno.engine.wire import Position, Shape, Stretched, Time

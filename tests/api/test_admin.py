@@ -27,9 +27,10 @@ def told(record: Path) -> int:
     """Four notices: one accepted by mail and one by the webhook, one given up, one on its way; the last position."""
     with Record.open(record, write=True, shapes=READINGS.shape, clock=SystemClock()) as open_:
         for name in ("mail", "good", "bad", "waits"):
-            kind, route = ("stuck", "alice") if name == "mail" else ("run_end", "")
+            kind: types.NoticeKind = "stuck" if name == "mail" else "run_end"
+            route = "alice" if name == "mail" else ""
             body = msgspec.json.encode({"text": f"Steno: {name}\nof two lines, a&lt;b"})
-            intent = types.NoticeIntended(notice_id=name, kind=kind, body=body, route=route)  # type: ignore[arg-type]
+            intent = types.NoticeIntended(notice_id=name, kind=kind, body=body, route=route)
             outcome = {
                 "mail": types.NoticeDelivered(notice_id=name, status=0, attempt=1),
                 "good": types.NoticeDelivered(notice_id=name, status=204, attempt=2),

@@ -37,7 +37,7 @@ def test_reads_go_on_while_the_read_models_are_rebuilt(served: Callable[..., Any
         while not over.is_set():
             answer = client.get(path)
             assert (answer.status_code, answer.content) == (200, right)
-            time.sleep(0.005)
+            time.sleep(0.005)  # the processor is the rebuild's
     finally:
         thread.join()
     assert read_models_file(town).resolve() != file

@@ -9,12 +9,10 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
-from unittest.mock import MagicMock, patch
 
 import psycopg
 import pytest
@@ -25,8 +23,6 @@ from stenotest.waiting import LIMIT_S, wait
 
 from steno import engine
 from steno.engine.providers.registry import READINGS
-from steno.engine.runtime import pools
-from steno.events.errors import PoolFailed
 from steno.events.store.record import Record
 
 if TYPE_CHECKING:
@@ -215,7 +211,6 @@ def test_a_killed_process_is_one_line(background: Background, postgres_url: str)
     )
 
 
-@pytest.mark.long
 def test_what_is_wrong_with_a_cluster_is_one_line(
     steno: Steno, home: Path, place: str, postgres_url: str, cluster: Cluster
 ) -> None:
@@ -240,7 +235,6 @@ def test_what_is_wrong_with_a_cluster_is_one_line(
     assert "has another Steno: install the same version there" in refused(steno(*words), 3)
 
 
-@pytest.mark.long
 def test_a_scheduler_that_is_lost_is_one_line(background: Background, postgres_url: str, cluster: Cluster) -> None:
     """While its worker is in the middle of a piece."""
     fill(postgres_url)
@@ -252,23 +246,6 @@ def test_a_scheduler_that_is_lost_is_one_line(background: Background, postgres_u
         out, err = replay.communicate(timeout=LIMIT_S)
     expected = f"steno: The Dask scheduler {cluster.address} ended or was lost.\n"
     assert (replay.returncode, out, err) == (3, "", expected)
-
-
-def test_what_a_cluster_lacks_is_one_line() -> None:
-    """As with a real one, which `long` has."""
-    with pytest.raises(PoolFailed, match="has another Steno: install the same version there"):
-        pools._there(len, "the code of another", "")
-    cluster = pools._Cluster("tcp://nowhere:1")
-    cluster.__dict__["_client"] = nobody = MagicMock()
-    nobody.nthreads.return_value = {}
-    with pytest.raises(PoolFailed, match="has no workers"):
-        assert cluster.size
-    nobody.submit.return_value.result.side_effect = CancelledError
-    with (
-        patch("distributed.wait", lambda futures, **_: MagicMock(done={*futures})),
-        pytest.raises(PoolFailed, match="ended or was lost"),
-    ):
-        cluster.map(len, [""], lambda _: None)
 
 
 def test_what_cannot_be_done_is_refused(steno: Steno, home: Path, place: str) -> None:

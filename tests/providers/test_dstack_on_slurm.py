@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -126,13 +128,19 @@ def test_lists_and_costs_show_it_once(tmp_path: Path) -> None:
     assert run_json("show", "1234")["run_id"] == foreign_run_id("slurm", "1234")
 
 
+@contextmanager
+def recorded(folder: Path) -> Iterator[Record]:
+    """A record of dstack's list and Slurm's answers."""
+    polls = [poll for _, poll in open_trace(history(("runs", "squeue", "sacct")).write(folder / "t.jsonl")) if poll]
+    path = folder / "record.db"
+    with Record.open(path, clock=SystemClock(), write=True, create=True, shapes=READINGS.shape) as record:
+        record.append_polls(polls)
+        yield record
+
+
 def test_metrics_count_it_once(tmp_path: Path) -> None:
     """As lists show it; nor do they count a run that keeps a machine for kernels."""
-    polls = [poll for _, poll in open_trace(history(("runs", "squeue", "sacct")).write(tmp_path / "t.jsonl")) if poll]
-    with Record.open(
-        tmp_path / "record.db", clock=SystemClock(), write=True, create=True, shapes=READINGS.shape
-    ) as record:
-        record.append_polls(polls)
+    with recorded(tmp_path) as record:
         runs = tuple(world_of(record).state.runs.all())
     assert [run.provider for run in runs if is_counted(run)] == ["dstack"]
     assert len(runs) == 2
@@ -144,11 +152,7 @@ def test_metrics_count_it_once(tmp_path: Path) -> None:
 
 def test_its_sources_are_folded_together_and_resumed_anywhere(tmp_path: Path) -> None:
     """In pieces, and from a snapshot taken after any poll, the result is that of the whole record."""
-    polls = [poll for _, poll in open_trace(history(("runs", "squeue", "sacct")).write(tmp_path / "t.jsonl")) if poll]
-    with Record.open(
-        tmp_path / "record.db", clock=SystemClock(), write=True, create=True, shapes=READINGS.shape
-    ) as record:
-        record.append_polls(polls)
+    with recorded(tmp_path) as record:
         whole = replay_record(record).to_json()
         assert len(whole["runs"]) == 1
         assert replay_record(record, pool=InlinePool(size=2)).to_json() == whole

@@ -52,10 +52,11 @@ IDLE_TIMEOUT: Final = 60  # seconds after which the server ends a transaction th
 STANDSTILL: Final = LOCK_TIMEOUT - 1  # the same for a writer's, so that who waits for its locks outlasts it
 PATIENT: Final = f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE_TIMEOUT}s'"
 """For a transaction of a writer in which this process reads or works for long."""
-LOCK_NOT_AVAILABLE: Final = "55P03"  # the SQLSTATE of `lock_timeout`
 _END_STALLED: Final = b"""
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
+AND pid IN (SELECT pid FROM pg_locks WHERE relation IN ('head'::regclass, 'leases'::regclass)
+    AND mode <> 'AccessShareLock')
 AND state = 'active' AND wait_event = 'ClientRead' AND query NOT LIKE 'COPY %%'
 AND query_start < clock_timestamp() - make_interval(secs => %s)
 """
@@ -88,7 +89,7 @@ _ERRORS: Final[dict[str, tuple[type[StenoError], str]]] = {  # by SQLSTATE
     HEAD_MOVED: _HELD,
     "ST002": (LeaseLost, "Another process acts on this source since this one was silent: nothing was written."),
     "ST003": _REFUSED,
-    LOCK_NOT_AVAILABLE: _HELD,
+    "55P03": _HELD,  # lock_timeout
     "40P01": _HELD,
     "57014": _HELD,
     "25P03": (

@@ -12,16 +12,7 @@ import psycopg
 from psycopg import errors
 
 from steno.events.clock import SECOND, SKEW, Clock, SteadyClock, boot_time
-from steno.events.store.postgres.connection import (
-    LOCK_NOT_AVAILABLE,
-    PATIENT,
-    Connection,
-    connect,
-    end_stalled,
-    is_lost,
-    shown,
-    translated,
-)
+from steno.events.store.postgres.connection import PATIENT, Connection, connect, end_stalled, is_lost, shown, translated
 from steno.events.store.store import Holder, Lease, new_owner, since_of, worker_of
 
 LEASE_LASTS: Final = 6.0  # seconds after which a silent holder has lost it; who takes over waits that long
@@ -67,7 +58,8 @@ class Link:
         return []
 
     def _freed(self, error: psycopg.Error) -> bool:
-        return self._connection is not None and error.sqlstate == LOCK_NOT_AVAILABLE and end_stalled(self._connection)
+        waited = isinstance(error, errors.LockNotAvailable)
+        return waited and self._connection is not None and end_stalled(self._connection)
 
     def close(self) -> None:
         with self._lock:

@@ -20,7 +20,6 @@ from steno.events.errors import RecordPaused, RecordReplaced
 from steno.events.store.chain import mark
 from steno.events.store.postgres.connection import (
     HEAD_MOVED,
-    LOCK_NOT_AVAILABLE,
     PATIENT,
     Connection,
     connect,
@@ -244,7 +243,7 @@ class PostgresSession:
             elif error.sqlstate in _OVERTAKEN:
                 self._crowded = True
                 raise HeadMoved from error
-            elif error.sqlstate == LOCK_NOT_AVAILABLE:
+            elif isinstance(error, errors.LockNotAvailable):
                 self._retry_if_freed(error)
             else:
                 raise
