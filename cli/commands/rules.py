@@ -52,8 +52,8 @@ def check(app: App, files: tuple[Path, ...]) -> None:
     their order decides), rows hidden by earlier rows, and rows that can never match. Every possible case is covered,
     not only those seen. Without FILE: every file of the rules folders.
 
-    Two rows that overlap and disagree are an error if they test the same words; otherwise a note. Exits 1 if there is
-    an error, 2 if a file cannot be read at all.
+    Two rows that overlap and disagree are an error if they test the same words; otherwise a note. A row that may end a
+    run that goes on is a note. Exits 1 if there is an error, 2 if a file cannot be read at all.
 
     With --json: {"findings": [{"file", "line", "kind", "text", "error"}], "files"}.
 

@@ -6,13 +6,14 @@ from functools import reduce
 from operator import and_, or_
 from typing import Final
 
-from steno.engine.rules.rows import RuleRow, words_of
+from steno.engine.rules.rows import Conditions, RuleRow, words_of
 from steno.engine.rules.rule_file import RuleFile, RuleFinding
 from steno.engine.rules.solver import Bits, Mode, Space, Term, Undecided, meet
 
 STEPS: Final = 3_000_000  # of the solver: some 20 s
 _MOST: Final = 100  # overlaps that are listed
 _GAPS: Final = 5
+_GOING: Final = Conditions(run=(("over", frozenset({False})),))
 _NARROW: Final = 64  # values of a word up to which its rows are looked up by value
 Part = tuple[Mode, Term]
 
@@ -111,6 +112,9 @@ class _RowCheck:
         else:
             overlaps = [self._rows[at] for at in sorted(before) if self._overlaps(row, at, terms, before[at])]
             yield from self._overlap_findings(row, overlaps)
+            if row.reason is not None and self._ends_early(parts):
+                text = f"it says {row.then}, and may end a run that goes on: test `over = true`"
+                yield _finding(row, "early", text, error=False)
         for term in terms if visible else ():  # the rows before match all cases of the others
             self._index.add(len(self._parts) - 1, term)
 
@@ -123,6 +127,15 @@ class _RowCheck:
         if self._listed >= _MOST or self._rows[number].then == row.then or not self._meets(where):
             return False
         return any(self._space.without(part, terms, mode) for mode, part in self._parts[number])
+
+    def _ends_early(self, parts: tuple[Part, ...]) -> bool:
+        """True if the row decides of some case that is not over."""
+        going = [(mode, meet(part, term)) for mode, part in parts for term in self._space.terms(_GOING)]
+        return any(
+            self._space.without(term, [other for _, other in self._index.near(term)], mode)
+            for mode, term in going
+            if self._space.possible(term, mode)
+        )
 
     def _overlap_findings(self, row: RuleRow, overlaps: list[RuleRow]) -> Iterator[RuleFinding]:
         self._listed += len(overlaps)

@@ -48,7 +48,7 @@ class RuleFinding(msgspec.Struct, frozen=True, kw_only=True, order=True):
     """Something to know about a rule file."""
 
     line: int  # from 1
-    kind: str  # `unreadable`, `unknown-word`, `gap`, `overlap`, `hidden`, `never` or `undecided`
+    kind: str  # `unreadable`, `unknown-word`, `gap`, `overlap`, `hidden`, `never`, `early` or `undecided`
     text: str
     error: bool = True  # false: a note; the file can be used all the same
 

@@ -22,9 +22,11 @@ def rows(*parts: tuple[str, str]) -> str:
     return "".join(f"\n[[row]]\n{when}\nthen = {{ {then} }}\n" for when, then in parts)
 
 
-def findings_of(text: str) -> list[RuleFinding]:
+def findings_of(text: str, *, early: bool = False) -> list[RuleFinding]:
+    """With the notes about rows that end a run early if `early`: most rows here end one without a look at `over`."""
     file, findings = read_rules(text)
-    return list(findings if file is None or findings else check_rules(file))
+    every = findings if file is None or findings else check_rules(file)
+    return [finding for finding in every if early or finding.kind != "early"]
 
 
 HIDDEN = {
@@ -129,6 +131,41 @@ def test_an_exception_before_its_rule_and_rows_that_agree_are_fine() -> None:
     agreeing = ("when.failed = true", STOPPED), ("when.stopped_by_policy = true", STOPPED)
     assert findings_of(rule_text(rows(*exception))) == []
     assert findings_of(rule_text(rows(*agreeing))) == []
+
+
+EARLY = {
+    "the first attempt ended": "when.first = { ended = true, exit_status = 137 }",
+    "a cause": 'when.deciding = { cause = "interrupted" }',
+    "every attempt ended": "when.all = { ended = true }",
+    "it goes on": "when.over = false",
+}
+TIMELY = {
+    "it is over": "when.over = true\nwhen.deciding = { exit_status = 137 }",
+    "it is final": "when.final = true",
+    "every job has ended for good": (
+        'when.finite = true\nwhen.requeued = false\nwhen.bare = false\nwhen.state = "finishing"\n'
+        "when.attempts = true\nwhen.all = { ended = true }"
+    ),
+}
+
+
+@pytest.mark.parametrize("when", EARLY.values(), ids=EARLY)
+def test_a_row_that_may_end_a_run_that_goes_on_is_noted(when: str) -> None:
+    (finding,) = findings_of(rule_text(rows((when, FAILED))), early=True)
+    assert (finding.kind, finding.line, finding.error) == ("early", 7, False)
+    assert finding.text.endswith("it says failed/timed_out, and may end a run that goes on: test `over = true`")
+
+
+@pytest.mark.parametrize("when", TIMELY.values(), ids=TIMELY)
+def test_a_row_that_ends_only_what_is_over_is_not_noted(when: str) -> None:
+    assert findings_of(rule_text(rows((when, FAILED))), early=True) == []
+
+
+@pytest.mark.parametrize(("going_first", "kinds"), [(True, {"overlap"}), (False, {"early", "overlap"})])
+def test_a_row_after_those_of_runs_that_go_on_ends_none_early(going_first: bool, kinds: set[str]) -> None:
+    parts = [("when.over = false", 'state = "unchanged"'), ("when.bare = true", FAILED)]
+    findings = findings_of(rule_text(rows(*parts if going_first else reversed(parts))), early=True)
+    assert {finding.kind for finding in findings} == kinds
 
 
 UNREADABLE = {
