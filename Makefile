@@ -1,6 +1,7 @@
 # Everything Steno needs from a clean clone, with nothing but Python 3.11, pip, make and git.
 #   make demo        the tour: no account, no network after set-up
-#   make test        every gate and every test (some 40 minutes on two cores)
+#   make test        every gate, and each claim tested once (some 12 minutes on two cores)
+#   make test-ci     what CI runs beside it: other versions, databases, pages, longer stories (some 10 minutes)
 #   make near        the quick tests of what you changed, without servers (some two minutes)
 #   make check       every gate and the quick tests (some five minutes)
 #   make test-long   what takes longer than that
@@ -19,7 +20,7 @@ export PATH := $(subst $(CURDIR)/$(BIN):,,$(PATH))
 # Where it is set, every process compiles whatever it imports once more.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo setup near check test test-long lab gates bytecode lock bench bench-docs reasons-docs dist clean
+.PHONY: demo setup near check test test-ci test-long lab gates bytecode lock bench bench-docs reasons-docs dist clean
 
 demo: setup
 	@$(BIN)/steno demo
@@ -67,12 +68,15 @@ near: .venv/.dev
 	@PYTHONPATH=tests/support $(BIN)/python -m stenotest.near -n 2
 
 check: gates
-	$(BIN)/pytest -q -n 2 -m "not slow and not lab and not long"
+	$(BIN)/pytest -q -n 2 -m "not slow and not lab and not ci and not long"
 
 # The gates, the lab's set-up and the compiling keep one core each busy.
 test: .venv/.dev
 	@$(MAKE) --no-print-directory -j 2 gates lab bytecode
-	$(BIN)/pytest -n 6 --dist loadgroup -m "not long"
+	$(BIN)/pytest -n 6 --dist loadgroup -m "not ci and not long"
+
+test-ci: .venv/.dev lab
+	$(BIN)/pytest -n 6 --dist loadgroup -m "ci and not long"
 
 test-long: .venv/.dev lab
 	STENO_TEST_FORK=0 STENO_TEST_EXAMPLES=400 $(BIN)/pytest -n 2 --dist loadgroup -m "long or hypothesis"

@@ -248,6 +248,7 @@ def test_the_seeds_request_byte_for_byte_cold_then_warm(url: str, site: Site) ->
     assert get_orchestrator_metrics(base_url=url).keys() == figures.keys()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("source", "status", "reason"),
     [
@@ -267,6 +268,7 @@ def test_a_failure_ends_in_what_was_wrong(url: str, source: str, status: str, re
     assert shown(url, f"/api/runs/{items[0]['run_id']}/explain")
 
 
+@pytest.mark.ci
 def test_a_check_ends_checked_and_can_be_taken_up_anywhere(site: Site, served: Serve, url: str) -> None:
     """From every position of the story comes the rest of it, the same after a restart of the service. The same key is
     the same kernel, however often it comes; with another body it is refused.
@@ -315,6 +317,7 @@ def test_a_second_kernel_waits_in_the_queue_and_says_why(url: str, gate: Gate) -
     assert second[-1]["vm_state"] == "WARM_REUSE"
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("cancels", "ends"), [("false", "CHECKED"), ("true", "ERROR")])
 def test_closing_the_stream_stops_a_kernel_only_if_so_set(
     site: Site, served: Serve, gate: Gate, cancels: str, ends: str
@@ -340,6 +343,7 @@ def test_a_stop_of_the_run_ends_its_story(url: str, gate: Gate) -> None:
     assert (last["status"], last["reason"], last["message"]) == ("ERROR", "stopped_by_user", "stopped by a user")
 
 
+@pytest.mark.ci
 def test_the_client_comes_back_by_itself(site: Site, served: Serve, gate: Gate, a_port: str) -> None:
     """Its service is restarted in the middle, at the same address: every status is given once, in order."""
     first = served(site.record, kernel__unsafe_local="true", local__price="1.99", api__port=a_port)

@@ -170,6 +170,7 @@ def test_a_moment_shows_archives_by_their_own_clocks(with_nine: Any, minute: int
     assert {run_id: (run["state"], run["reason"], run["cost_usd"]) for run_id, run in listed.items()} == expected
 
 
+@pytest.mark.ci
 def test_the_dashboard_marks_archives_and_calls_none_blind(
     served: Callable[..., Any], tmp_path: Path, see: Callable[..., Any]
 ) -> None:
@@ -191,6 +192,7 @@ def test_the_dashboard_marks_archives_and_calls_none_blind(
     assert seen.complaints == []
 
 
+@pytest.mark.ci
 def test_the_dashboard_shows_a_bill_as_it_grows(
     served: Callable[..., Any],
     tmp_path: Path,

@@ -184,6 +184,7 @@ MOMENTS = {
 }
 
 
+@pytest.mark.ci
 def test_a_moment_that_is_none_is_said_plainly(busied: Served, see: See) -> None:
     """The page says in words what is wrong instead of its content; the ways back to now and to the beginning work."""
     seen = see(busied.url)
@@ -221,6 +222,7 @@ def test_times_are_local_with_utc_beside_and_distances_count_from_the_moment(bus
     seen.until("document.querySelector('tbody time').innerText.endsWith(' ago')")
 
 
+@pytest.mark.ci
 def test_nothing_is_lost_when_the_server_restarts(busy: Busy, steno_served: StartSteno, see: See, a_port: str) -> None:
     """The page says that it is not connected, comes back by itself, and shows what happened meanwhile."""
     first = steno_served(busy.path, STENO_API_PORT=a_port)
@@ -236,6 +238,7 @@ def test_nothing_is_lost_when_the_server_restarts(busy: Busy, steno_served: Star
     seen.until(f"document.querySelector('[aria-label=\"Recently ended\"]').innerText.includes({ended!r})")
 
 
+@pytest.mark.ci
 def test_the_theme_follows_the_system_until_a_person_chooses(busied: Served, see: See) -> None:
     """Dark where the system is; the other one after the button, and after a reload."""
     seen = see(busied.url, color_scheme="dark")
@@ -249,6 +252,7 @@ def test_the_theme_follows_the_system_until_a_person_chooses(busied: Served, see
     assert seen.settled().evaluate(ground) == light
 
 
+@pytest.mark.ci
 def test_no_two_ticks_of_an_axis_have_one_label(towned: Served, see: See) -> None:
     """A step is at least what a label shows: $0.000001 of a spend, a cent of a budget."""
     page = see(towned.url).go("/costs")

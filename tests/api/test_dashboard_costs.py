@@ -65,6 +65,7 @@ def test_the_range_moves_the_table_with_the_charts(
     assert seen.complaints == []
 
 
+@pytest.mark.ci
 def test_rows_of_a_long_record_are_paged_and_the_sums_are_of_all(served: Serve, tmp_path: Path, see: See) -> None:
     """The newest page first, then older pages, and back; what no run pays is on the newest."""
     big_record(tmp_path / "long.db", events=12_000)

@@ -165,6 +165,7 @@ def test_runs_are_sorted_by_their_heads_and_checked(towned: Served, see: See) ->
     assert seen.complaints == []
 
 
+@pytest.mark.ci
 def test_a_view_is_saved_opened_and_deleted(towned: Served, see: See) -> None:
     """It keeps filters and order in this browser. Views of a later version are left as they are, in one line."""
     seen = see(towned.url)
@@ -230,6 +231,7 @@ def test_the_palette_finds_runs_machines_pages_and_levers(towned: Served, see: S
     assert seen.complaints == []
 
 
+@pytest.mark.ci
 def test_the_tape_is_made_low_and_is_not_on_pages_without_a_moment(towned: Served, see: See) -> None:
     """24 px high, and so after a reload; its slider still goes to a moment."""
     seen = see(towned.url)

@@ -109,6 +109,7 @@ def complains(seen: Seen, path: str) -> list[str]:
     return [text for text in seen.complaints if not (is_missing and "status of 40" in text)]
 
 
+@pytest.mark.ci
 def test_axe_finds_nothing_on_a_page_of_each_kind(odd_towned: Served, see: See) -> None:
     """In turn in both themes, on a desk and as narrow as a phone, where nothing is wider than 360 pixels either; none
     complains or asks anybody else. Colours are looked at on some; `long` has all, and the reference of the API.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.ci
 def test_a_filtered_view_can_be_shared(towned: Served, see: See) -> None:
     """Every filter and the order are in the address, and lead to the same runs elsewhere; they can be cleared."""
     seen = see(towned.url)
@@ -139,6 +140,7 @@ def test_a_bad_day_takes_five_clicks(started: Starts, tmp_path: Path, see: See) 
     assert seen.complaints == []
 
 
+@pytest.mark.ci
 def test_any_run_is_copied_into_the_form_and_again_asks_for_values(served: Serve, town: Path, see: See) -> None:
     """The form has everything that was asked for, and says what it has no field for; values that are not recorded are
     asked for, in the form and in the window. Of a run that Steno did not submit it has what its provider shows.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
     from stenolab.browser import See
 
+pytestmark = pytest.mark.ci
+
 CHEAT = "its clock says 0.020000 ms for a call, the judge's 43.100000 ms"
 DAY = 86400
 H100 = "vector-add · H100 · float32 · 4 processors"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from steno.events.poll import Poll
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.ci, pytest.mark.slow]
 
 ROUNDS = 500
 """Looks at each source, five seconds apart."""

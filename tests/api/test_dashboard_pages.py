@@ -33,6 +33,7 @@ def named(here: Served, name: str) -> dict[str, Any]:
 SOME_OR_ALL = pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.long)], ids=["some", "all"])
 
 
+@pytest.mark.ci
 @SOME_OR_ALL
 def test_a_phone_needs_no_sideways_scroll_on_a_run_of_slurm(
     whole: bool, served: Serve, polls: Polls, recorded_again: Record, tmp_path: Path, see: See
@@ -73,6 +74,7 @@ def test_an_unknown_path_is_a_page_for_people_and_a_problem_for_programs(
 # -- runs
 
 
+@pytest.mark.ci
 def test_an_empty_record_and_a_missing_thing_are_said_plainly(served: Serve, empty_record: Path, see: See) -> None:
     """Where nothing happened every page says so and names a command; a missing thing is said in words, not as a status
     of HTTP with a button that cannot help.
@@ -95,6 +97,7 @@ def test_an_empty_record_and_a_missing_thing_are_said_plainly(served: Serve, emp
     seen.go("/record/99999999").get_by_text("There is no such position.").wait_for()
 
 
+@pytest.mark.ci
 def test_the_list_of_runs_is_what_the_api_lists(towned: Served, see: See) -> None:
     """Every run, newest first, with the words of its verdict; a state or a name narrows it, and a link keeps that."""
     seen = see(towned.url)

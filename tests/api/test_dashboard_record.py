@@ -70,6 +70,7 @@ def test_the_record_is_paged_both_ways_without_loss(towned: Served, see: See) ->
     assert seen.complaints == []
 
 
+@pytest.mark.ci
 def test_new_events_wait_until_they_are_asked_for(
     served: Serve, empty_record: Path, polls: Polls, recorded_again: Record, see: See
 ) -> None:

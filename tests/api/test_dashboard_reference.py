@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from conftest import Serve
     from stenolab.browser import See
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.ci, pytest.mark.slow]
 
 
 def test_the_reference_is_drawn_from_the_api_s_own_document(served: Serve, odd_town: Path, see: See) -> None:

@@ -98,6 +98,7 @@ def test_a_kernel_is_followed_to_its_end_across_a_reload(up: str, see: See, time
     assert seen.complaints == []
 
 
+@pytest.mark.ci
 @needs_a_compiler
 def test_what_is_wrong_with_a_kernel_is_told_where_it_is(up: str, see: See) -> None:
     """An empty source at its field; what does not compile in the compiler's words; a wrong answer with the test."""
@@ -137,6 +138,7 @@ def test_tab_indents_and_escape_leaves(up: str, see: See) -> None:
     assert page.evaluate("document.activeElement.tagName") != "TEXTAREA"
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("provider", "why"),
     [

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stenolab.browser import See
     from stenolab.dashboard import Busy
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.ci, pytest.mark.slow]
 
 DRAWN = (
     "[...document.querySelectorAll('.reel-track svg path')]"

@@ -175,6 +175,7 @@ def test_names_follow_prometheus(served: Serve, town: Path) -> None:
     assert len(families) > 30
 
 
+@pytest.mark.ci
 def test_gpus_of_running_runs_are_counted_by_source_and_model(
     served: Serve, empty_record: Path, polls: Callable[[str], tuple[Poll, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

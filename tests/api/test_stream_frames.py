@@ -123,6 +123,7 @@ def test_a_recording_cut_anywhere_says_the_same(name: str, piece: int, tmp_path:
         assert [sent.position for sent in whole] == sorted({frame.position for frame in whole})
 
 
+@pytest.mark.ci
 def test_a_kept_moment_is_a_place_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that comes back after a restart does not wait for a fold of everything."""
     monkeypatch.setattr("steno.projections.read_models.projection_writer.SPACING", 32)

@@ -218,6 +218,7 @@ def test_nine_imported_traces_refuse_no_submission(steno: Steno) -> None:
     assert float(json.loads(steno("budget", "--json", **tight).stdout)["spent_usd"]) < 0.1
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("minute", [46, pytest.param(40, marks=pytest.mark.long)])
 def test_at_a_time_an_archive_is_where_its_own_clock_was(call: InProcess, tmp_path: Path, minute: int) -> None:
     """No run is listed before its time, whenever its trace was imported; live runs are as the record knew them."""

@@ -43,7 +43,8 @@ def sittings() -> Iterator[object]:
         for number, sitting in enumerate(rows):
             its = [command for command in commands if next(row for row in rows if row.of in command.text) is sitting]
             if its:
-                marks = () if name(page) in EACH_CHANGE else (pytest.mark.long,)
+                where = pytest.mark.ci if name(page) in EACH_CHANGE else pytest.mark.long
+                marks = () if name(page) in EACH_CHANGE and sitting.server == "nothing" else (where,)
                 yield pytest.param(sitting.server, sitting, its, id=f"{name(page)}-{number}", marks=marks)
 
 

@@ -126,6 +126,7 @@ def test_a_recorder_goes_on_at_the_promoted_standby(
         assert writer.acknowledged == list(range(1, len(writer.acknowledged) + 1))
 
 
+@pytest.mark.ci
 def test_a_restored_database_says_what_is_lost_and_continues(steno: Steno) -> None:
     """By `pg_basebackup`, archived WAL and a restore point, as docs/backup.md says. Read models follow too."""
     server = new_server("fsync=off", "archive_mode=on", "archive_command=mkdir -p ../archive && cp %p ../archive/%f")

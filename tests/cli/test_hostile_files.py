@@ -71,6 +71,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("through", ["the file", "the link"])
 @pytest.mark.parametrize("change", CHANGES)
 def test_damaged_read_models_are_built_again(tmp_path: Path, change: str, through: str) -> None:

@@ -134,6 +134,7 @@ def test_who_is_cut_off_with_a_lock_holds_up_nobody(
     assert steno("token", "create", "--role", "read").returncode == 0
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_a_holder_that_is_cut_off_is_followed_and_stands_by_when_it_is_back(
     cable: Cable, background: Background, server: Server, there: There, home: Path

@@ -49,6 +49,7 @@ def test_a_server_that_is_down_is_named_and_the_request_ends(
     assert kinds(place)[-1] == "SubmitFailed"
 
 
+@pytest.mark.ci
 def test_a_silent_server_is_told_of_while_it_is_waited_for(
     background: Background, place: str, server: DstackApi, settings: dict[str, str]
 ) -> None:

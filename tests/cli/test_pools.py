@@ -211,6 +211,7 @@ def test_a_killed_process_is_one_line(background: Background, postgres_url: str)
     )
 
 
+@pytest.mark.ci
 def test_what_is_wrong_with_a_cluster_is_one_line(
     steno: Steno, home: Path, place: str, postgres_url: str, cluster: Cluster
 ) -> None:
@@ -235,6 +236,7 @@ def test_what_is_wrong_with_a_cluster_is_one_line(
     assert "has another Steno: install the same version there" in refused(steno(*words), 3)
 
 
+@pytest.mark.ci
 def test_a_scheduler_that_is_lost_is_one_line(background: Background, postgres_url: str, cluster: Cluster) -> None:
     """While its worker is in the middle of a piece."""
     fill(postgres_url)

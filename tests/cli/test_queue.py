@@ -51,6 +51,7 @@ def test_a_run_without_room_is_queued_and_said_to_be(steno: Steno) -> None:
     assert seen.count("SubmitIntended") == 4
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_after_nine_starts_of_its_kind_it_is_said_when_a_run_may_start(steno: Steno, background: Background) -> None:
     """At submission and by `explain` while it waits, with the share that such ranges held. None while it runs."""

@@ -170,6 +170,7 @@ def test_logs_of_a_machine_that_is_gone_come_from_the_record(steno: Steno, recor
     assert "leave -f" in refused(steno("logs", "-f", "one", "--search", "kept"), 2)
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.parametrize("lines", [50_000, pytest.param(500_000, marks=pytest.mark.long)])
 def test_a_large_output_and_a_line_of_10_mb_come_through_whole(

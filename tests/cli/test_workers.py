@@ -126,6 +126,7 @@ def processes(held: dict[str, Holder]) -> set[int]:
     return {holder.process for holder in held.values()}
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_sources_are_shared_evenly_and_taken_over_within_ten_seconds(
     steno: Steno,

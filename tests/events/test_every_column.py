@@ -225,6 +225,7 @@ def test_an_edit_of_a_file_is_seen_by_verify(original: Path, tmp_path: Path) -> 
     assert unseen(EditedFile(original, tmp_path)) == []
 
 
+@pytest.mark.ci
 def test_an_edit_of_a_database_is_seen_by_verify(original: Path, postgres_url: str) -> None:
     copy(store_at(original), store_at(postgres_url), clock=StandingClock(), progress=lambda *_: None)
     with closing(EditedDatabase(postgres_url)) as edited:

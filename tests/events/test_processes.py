@@ -165,6 +165,7 @@ def test_a_second_look_from_one_process_leaves_the_locks_of_the_first(tmp_path: 
         assert after.version("run/a") == 2
 
 
+@pytest.mark.ci
 def test_many_threads_open_and_close_a_record_that_another_process_writes(tmp_path: Path, writer: Writer) -> None:
     """Nobody's look costs anybody else the log."""
     where = tmp_path / "record.db"

@@ -89,6 +89,7 @@ BOMBS = {
 """The beginning of a source, and the part that it repeats."""
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_large_source_does_not_keep_the_judge_busy(bomb: str) -> None:
     """Two megabytes, in a process that can be ended: without bounds of what repeats it takes hours, with them 2 s."""

@@ -98,6 +98,7 @@ def test_every_batch_has_a_process_of_its_own(judged: Judged) -> None:
     assert first[1][2] == first[2][2] != second[1][2]  # a test's two calls; the next test's
 
 
+@pytest.mark.ci
 def test_a_solution_that_ends_is_a_runtime_error_at_once(judged: Judged) -> None:
     """In the call that is not timed, and in a batch."""
     for dies in (1, 2):

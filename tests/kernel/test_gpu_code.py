@@ -113,6 +113,7 @@ def test_a_shipped_solution_becomes_code_of_the_gpu(problem: str, gpu: str, arch
     assert (elf[:4], machine, flags & 0xFF) == (b"\x7fELF", AMDGPU, MACH[arch])
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("clang")
 def test_without_the_gpu_its_kernel_ends_with_a_runtime_error_that_names_it() -> None:
     judgement = Judgement(done(JUDGES, submission("vector-add"), "clang++-19"))
@@ -133,6 +134,7 @@ def test_the_judges_own_program_becomes_code_of_the_gpu(gpu: str, arch: str) -> 
     assert (struct.unpack_from("<I", elf, 48)[0] & 0xFF, b"gather" in elf) == (MACH[arch], True)
 
 
+@pytest.mark.ci
 def test_cuda_is_compiled_where_nvcc_is_and_named_where_it_is_not() -> None:
     """The solution, and the judge's own program."""
     wanted = submission("vector-add", solution_code=DOING % "", language="cuda", gpu_type="H100")

@@ -174,7 +174,11 @@ ARITHMETIC = {"float64": np.float64, "int32": np.int64}  # of all others: float3
 
 @pytest.mark.parametrize(
     ("problem", "dtype"),
-    [(name, dtype) for name, problem in SHIPPED.items() for dtype in problem.problem_def.dtypes or DTYPES],
+    [
+        pytest.param(name, dtype, marks=() if dtype == "float32" else pytest.mark.ci)
+        for name, problem in SHIPPED.items()
+        for dtype in problem.problem_def.dtypes or DTYPES
+    ],
 )
 def test_a_shipped_problem_tells_honest_from_null_solutions(problem: str, dtype: str) -> None:
     """In every dtype that it admits, at the sizes of its tests, with the parameters of its benchmarks too. Honest

@@ -28,7 +28,7 @@ from steno.events.clock import SECOND, parse_time
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.ci, pytest.mark.slow]
 
 WATCH = """
 window.phases = [];

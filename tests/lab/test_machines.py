@@ -124,6 +124,7 @@ def pair(dstack: Lab, steno_for_module: StenoAt) -> Iterator[History]:
     controller.kill()
 
 
+@pytest.mark.ci
 def test_ten_at_once_are_never_more_than_three_machines(burst: History) -> None:
     """By the cloud's own account; all ten succeed, each machine was made for one of them and taken over by others."""
     assert {run["state"] for run in burst.runs.values()} == {"succeeded"}

@@ -37,6 +37,7 @@ def explained(steno: Steno, what: str) -> str:
     return " ".join(steno("explain", what).out.split())
 
 
+@pytest.mark.ci
 def test_each_gets_the_machine_it_asked_for_and_strangers_keep_theirs(dstack_19: Lab, steno_at: StenoAt) -> None:
     """`reuse` waits for a warm machine, `create` gets one of its own that goes at once, a stranger's is never ended."""
     project = dstack_19.project()
@@ -138,6 +139,7 @@ def test_without_capacity_a_run_waits_or_goes_to_the_next_gpu(dstack_19: Lab, st
     assert len(bills_of(dstack_19, project)) == 1
 
 
+@pytest.mark.ci
 def test_an_engine_that_was_killed_finds_what_it_owns(dstack_19: Lab, steno_at: StenoAt) -> None:
     """Two machines were idle while it was away: it stops its own machine and reports the other as an orphan."""
     project = dstack_19.project()

@@ -20,6 +20,8 @@ from stenolab.plugin import StenoAt
 from steno.cli.program import steno as program
 from steno.events.clock import SECOND, duration
 
+pytestmark = pytest.mark.ci
+
 
 @pytest.fixture(scope="module")
 def on_call(dstack_22: Lab, steno_for_module: StenoAt) -> Iterator[OnCall]:

@@ -164,8 +164,9 @@ STORIES = (
     two_nodes_without_a_cluster,
     a_machine_vanishes,
 )
-PATIENT = {"a_retried_run_gets_another_machine", "a_machine_vanishes"}
+LONG = {"a_retried_run_gets_another_machine", "a_machine_vanishes"}
 """`test_every_ending` has these ends, without their bills."""
+CI = {"a_schedule", "hopeless_runs_beside_good_ones"}
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +193,10 @@ def stories(
 
 @pytest.mark.parametrize(
     "story",
-    [pytest.param(story.__name__, marks=[pytest.mark.long] if story.__name__ in PATIENT else []) for story in STORIES],
+    [
+        pytest.param(name, marks=pytest.mark.long if name in LONG else pytest.mark.ci if name in CI else ())
+        for name in (story.__name__ for story in STORIES)
+    ],
 )
 def test_it_ends_with_the_right_words_and_bill(stories: dict[str, Future[None]], story: str) -> None:
     stories[story].result()

@@ -23,6 +23,7 @@ def test_waiting_tells_how_it_ended(dstack: Lab, steno_at: StenoAt) -> None:
     assert (failed["state"], failed["exit_status"]) == ("failed", 9)
 
 
+@pytest.mark.ci
 @pytest.mark.suffices(OLDEST)
 def test_several_at_once(dstack: Lab, steno_at: StenoAt) -> None:
     """Three `submit --wait` in one record take turns at the provider, and each reports its own run."""
@@ -47,6 +48,7 @@ def test_flags_make_a_task(dstack: Lab, steno_at: StenoAt) -> None:
     assert "hello world" in steno("logs", "by-flags").out
 
 
+@pytest.mark.ci
 @pytest.mark.suffices(OLDEST)
 def test_output_is_followed_to_its_end(dstack: Lab, steno_at: StenoAt) -> None:
     """`logs -f` begins while the run runs, prints every line once, in order, and ends with it."""
@@ -65,6 +67,7 @@ def test_output_is_followed_to_its_end(dstack: Lab, steno_at: StenoAt) -> None:
     assert [line for line in output.out.splitlines() if line] == [f"line {i}" for i in range(1, 7)]
 
 
+@pytest.mark.ci
 @pytest.mark.suffices(OLDEST)
 def test_files_travel_with_the_task(dstack: Lab, steno_at: StenoAt) -> None:
     """`files:`, a single one and a folder, are there when the commands run."""

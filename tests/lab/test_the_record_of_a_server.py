@@ -20,6 +20,7 @@ def history(steno: Steno) -> dict[str, Any]:
     return replay
 
 
+@pytest.mark.ci
 @pytest.mark.suffices(OLDEST)
 def test_a_run_outlives_a_restart_of_its_server(dstack: Lab, steno_at: StenoAt) -> None:
     """The server is stopped and started in mid-run: the gap is recorded, and no verdict comes of it."""

@@ -18,6 +18,7 @@ from stenotest.waiting import wait
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("machine_image")
 def test_the_second_kernel_finds_the_machine_warm(dstack_22: Lab, steno_at: StenoAt, machine_ssh: MachineSsh) -> None:
     """Through the provider, its machine, a tunnel with keys, a container and back; then the machine is given back."""

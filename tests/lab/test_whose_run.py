@@ -91,6 +91,7 @@ def both_run(dstack: Lab, steno_at: StenoAt) -> None:
     assert folded(steno).anomalies == []
 
 
+@pytest.mark.ci
 def test_two_stenos_in_one_project_each_adopt_their_own_runs_only(dstack_22: Lab, steno_at: StenoAt) -> None:
     """Both are asked for a run of the same name; the error of the second says who has the name."""
     project = dstack_22.project()

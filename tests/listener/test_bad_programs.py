@@ -100,6 +100,7 @@ def test_a_program_that_goes_wrong_is_a_runtime_error(
     assert message in last["message"]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "body",
     [

@@ -98,6 +98,7 @@ RACES = {
     "computes-when-it-is-read",
 }
 """The cheats that the freeze cuts off."""
+EACH_CHANGE = {"works-in-a-daemon", "computes-when-it-is-read", "remembers", "takes-its-outputs-away"}
 _AS_LONG = (
     0.5  # of the least work that was seen: beside others a processor is half as fast; a cheat does all or nothing
 )
@@ -119,7 +120,9 @@ def gains_nothing(frames: list[dict[str, Any]], true_ms: float) -> bool:
     return all(batch["ms"] >= _AS_LONG * batch["calls"] * true_ms for batch in result(frames)["batches"])
 
 
-@pytest.mark.parametrize("name", CHEATS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in EACH_CHANGE else pytest.mark.ci) for name in CHEATS]
+)
 def test_who_takes_the_harness_over_gains_nothing(cells: Containers, work: float, name: str) -> None:
     """Nothing can be done before the inputs are there, nor once the outputs are compared. On a busy machine the freeze
     may come so late that the work is done until then; so long is the time.
@@ -155,6 +158,7 @@ OF_THE_SAME_KIND = {"lies-about-the-time", "spins"}
 """Held by `works-while-it-waits`: the judge reads its own clock, and the program is frozen meanwhile."""
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.long] if name in OF_THE_SAME_KIND else []) for name in GAINS_NOTHING],
@@ -235,6 +239,7 @@ STYLES = {name: body for name, _, body in (part.partition("\n") for part in HONE
 """The bodies of solutions, by name."""
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("names", "loops"),
     [

@@ -18,7 +18,7 @@ from steno.engine.listener.sandbox import ContainerLimits, Containers
 if TYPE_CHECKING:
     from steno.engine.kernel.machine.cells import ProgramEnd
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("docker")]
+pytestmark = [pytest.mark.ci, pytest.mark.slow, pytest.mark.xdist_group("docker")]
 
 PRINTS = """
 #include <unistd.h>

@@ -251,6 +251,7 @@ def test_a_machine_is_given_back_once_nothing_runs(containers: Containers, tmp_p
         assert machine.server.stopped
 
 
+@pytest.mark.ci
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # the SDK leaves that of a refused connection
 def test_a_task_ends_with_its_engine_and_goes_on_when_that_is_back(
     make: Make, engine: str, mortal: MortalEngine, tmp_path: Path
@@ -294,6 +295,7 @@ BODIES = (
 """A right kernel, one without a valid source, a wrong kernel, and a crash."""
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("tasks", [len(BODIES), pytest.param(500, marks=pytest.mark.long)])
 def test_nothing_is_left_of_many_tasks(
     machine: Machine, containers: Containers, tasks: int, record_property: Callable[..., None]

@@ -117,6 +117,7 @@ def test_the_first_kernel_starts_a_machine_and_the_second_finds_it_warm(site: Si
     site.steno("verify")
 
 
+@pytest.mark.ci
 def test_what_is_wrong_with_a_kernel_is_told(site: Site) -> None:
     """As without a warm machine: the reasons are the run's own."""
     assert site.submitted(WRONG)[-1]["status"] == "WRONG_ANSWER"
@@ -136,6 +137,7 @@ def test_the_command_submits_and_follows(site: Site) -> None:
     assert "::steno::" not in site.steno("logs", kernel["name"]).out
 
 
+@pytest.mark.ci
 def test_a_kernel_that_goes_on_for_ever_is_stopped(site: Site) -> None:
     """By the user: the machine is free at once for the next."""
     name = site.submit(ENDLESS, "endless.cpp")
@@ -145,6 +147,7 @@ def test_a_kernel_that_goes_on_for_ever_is_stopped(site: Site) -> None:
     assert site.submitted()[-1]["status"] == "CHECKED"
 
 
+@pytest.mark.ci
 def test_a_kernel_in_the_queue_names_the_machine_it_waits_for(site: Site) -> None:
     """In `show` as in its statuses: another kernel has the only machine."""
     first = site.submit(ENDLESS, "endless.cpp")
@@ -182,6 +185,7 @@ def test_a_service_that_is_killed_loses_nothing(other: Site) -> None:
     other.steno("verify")
 
 
+@pytest.mark.ci
 def test_a_machine_that_vanishes_in_the_middle_ends_its_kernel(engine: str, other: Site) -> None:
     """With its own reason; the next kernel gets another machine. The containers of the first are removed, though its
     listener could not: an endless kernel would go on.
@@ -207,6 +211,7 @@ def test_a_machine_that_vanishes_in_the_middle_ends_its_kernel(engine: str, othe
     assert items[-1]["vm_metrics"]["vm_id"] != machine["vm_id"]
 
 
+@pytest.mark.ci
 def test_an_idle_machine_is_given_back(other: Site) -> None:
     """After `vms.idle_timeout`, by the policy: its listener ends by itself, and so does the task that kept it."""
     other.start(STENO_IDLE_TIMEOUT="3s")

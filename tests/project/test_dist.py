@@ -127,6 +127,7 @@ def test_an_installed_steno_needs_no_checkout(installed: Path, tmp_path: Path) -
         assert httpx.get(f"{address}/api/runs", timeout=LIMIT_S).json()["runs"][0]["state"] == "succeeded"
 
 
+@pytest.mark.ci
 def test_it_stands_beside_a_package_events_and_another_dstack(wheel: Path, tmp_path: Path) -> None:
     """Both keep their modules and Steno its own; the other dstack, which Steno never imports then, is named. Away from
     the checkout, migrations and problems are those of the wheel.

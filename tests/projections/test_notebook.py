@@ -27,6 +27,7 @@ nbformat.write(notebook, made)
 """  # a process of its own: its kernel has sockets of its own
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_the_notebook_draws_every_picture(
     tmp_path: Path, recording: Callable[[str], tuple[Poll, ...]], recorded: Callable[[Path, Sequence[Poll]], Record]

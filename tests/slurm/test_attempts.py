@@ -59,6 +59,7 @@ def test_tasks_that_wait_are_cancelled_while_others_run(slow_endings: Steno) -> 
     assert {run["attempts"] for run in by_task.values()} == {1}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from stenolab.steno import Steno
 
 JOB = ("--partition", "gpu-a6000", "--gpu", "a6000:1", "--memory", "500M")
@@ -25,6 +26,7 @@ def test_a_job_has_what_a_login_has_and_what_is_named(on_slurm: Steno) -> None:
         assert values.get("SLURM_MEM_PER_CPU") != "77"
 
 
+@pytest.mark.ci
 def test_a_command_of_a_race_names_variables_too(on_slurm: Steno) -> None:
     """`--env` of `slurm run`."""
     ran = on_slurm(

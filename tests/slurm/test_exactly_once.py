@@ -14,6 +14,7 @@ from stenotest.waiting import wait
 JOB = ("--partition", "gpu-a6000", "--gpu", "a6000:1", "--memory", "500M")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("cluster", "forgotten", "behind"),
     [
@@ -146,6 +147,7 @@ def test_killed_around_a_slow_sbatch(slow: Slow, times: int) -> None:
     assert len(others) == len(slow.jobs.read_text().split()) - times
 
 
+@pytest.mark.ci
 def test_a_submission_that_was_given_up_runs_nothing(slow: Slow) -> None:
     """Killed during a slow sbatch, stopped before the job is there: the job arrives, and ends at once."""
     slow.submit("given-up", "late:12", KILLED)

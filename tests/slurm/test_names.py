@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from stenolab.steno import Steno
 
 JOB = ("--partition", "gpu-a6000", "--gpu", "a6000:1", "--memory", "500M")
 
 
+@pytest.mark.ci
 def test_a_name_is_used_again_while_its_run_goes_on(on_slurm: Steno) -> None:
     """Two runs of one name at the same time, then a third after them: each its own job; commands take the newest."""
     ids = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
 from stenolab.slurm import Cluster
 from stenolab.slurm_slow import A6000, batch, once_more
 from stenolab.steno import Steno
@@ -15,6 +16,7 @@ OUTAGE_S = 6.0
 """How long a daemon stays away once the jobs have ended."""
 
 
+@pytest.mark.ci
 def test_slurmdbd_is_stopped_while_jobs_end(on_slurm: Steno, slurm_cluster: Cluster, tmp_path: Path) -> None:
     """Bugs 2, 5 and 7 of the first tool: a job the controller forgot, and accounting cannot say, is still to be told.
 

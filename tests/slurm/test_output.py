@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from stenolab.slurm import Cluster
 from stenolab.steno import Steno
 from stenotest.waiting import wait
@@ -48,6 +49,7 @@ def sbatch(cluster: Cluster, here: Path, *words: str) -> str:
     return cluster.run("sbatch", *options, *words).strip()
 
 
+@pytest.mark.ci
 def test_the_output_of_jobs_that_somebody_submitted_with_sbatch(
     on_slurm: Steno, slurm_cluster: Cluster, tmp_path: Path
 ) -> None:

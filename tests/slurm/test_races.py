@@ -61,6 +61,7 @@ def test_the_one_that_can_start_wins_and_the_other_costs_nothing(on_slurm: Steno
     assert all(float(run["cost_usd"] or 0) == 0 for run in waited)
 
 
+@pytest.mark.ci
 def test_of_several_starters_one_is_left_and_the_other_is_paid(on_slurm: Steno) -> None:
     """Both nodes are free, so both start; the loser is stopped in the poll that shows it, and its cost counts."""
     on_slurm.follow("1s")

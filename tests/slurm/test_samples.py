@@ -78,6 +78,7 @@ def test_the_duty_of_jobs_side_by_side_is_that_of_their_loads(
     site.close()
 
 
+@pytest.mark.ci
 def test_a_job_without_a_sampler_has_what_accounting_measured(on_slurm: Steno, slurm_cluster: Cluster) -> None:
     """A job of somebody's own `sbatch` shows the memory that it had and the work of its core."""
     on_slurm.follow("1s")

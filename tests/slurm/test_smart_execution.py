@@ -131,6 +131,7 @@ def wheel(folder: Path, version: str) -> Path:
     return path
 
 
+@pytest.mark.ci
 def test_an_environment_is_built_once_for_its_lock(on_slurm: Steno, slurm_cluster: Cluster, project: Path) -> None:
     """By the hash of the file; built by the first job, its time a phase of its own, used by the next."""
     (project / "requirements.txt").write_text(f"steno-probe @ file://{wheel(project, '1.0')}\n")

@@ -33,6 +33,7 @@ def far(on_slurm: Steno, login_node: SshServer) -> Steno:
     return on_slurm
 
 
+@pytest.mark.ci
 def test_a_run_over_one_connection(far: Steno, login_node: SshServer) -> None:
     """Submit, polls of three questions at once, verdict and output: one login for each of our processes."""
     before = login_node.logins

@@ -14,6 +14,7 @@ JOB = ("--gpu", "a6000:1", "--memory", "500M")
 A6000 = ("--partition", "gpu-a6000")
 
 
+@pytest.mark.ci
 def test_a_job_runs_in_the_current_folder(on_slurm: Steno) -> None:
     """The submitter's, as the request has it, whoever submits it later; a folder of the task wins, from there."""
     here = on_slurm.work

@@ -40,6 +40,7 @@ def listed(cluster: Cluster, job: str) -> Callable[[], bool]:
     return lambda: job in cluster.run("squeue", "-h", "-t", "all", "-o", "%i").split()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("watched", [True, pytest.param(False, marks=pytest.mark.long)], ids=["watched", "forgotten"])
 def test_every_end_has_its_verdict(bare: Steno, slurm_unaccounted: Cluster, watched: bool) -> None:
     """While somebody polls, and where the controller forgot the jobs before the next poll."""

@@ -44,9 +44,9 @@ def installed_example(tmp_path: Path) -> Path:
     params=[
         "local",
         pytest.param("dstack_22", id="dstack-0.22.5"),
-        pytest.param("dstack_19", id="dstack-0.19.37"),
+        pytest.param("dstack_19", id="dstack-0.19.37", marks=pytest.mark.ci),
         pytest.param("slurm_cluster", id="slurm"),
-        pytest.param("slurm_unaccounted", id="slurm-without-accounting"),
+        pytest.param("slurm_unaccounted", id="slurm-without-accounting", marks=pytest.mark.ci),
     ]
 )
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProviderSite]:

@@ -64,6 +64,7 @@ def test_a_task_is_submitted_judged_billed_and_its_output_read(with_example: Cli
     assert [run["state"] for run in replayed["runs"]] == ["failed"]
 
 
+@pytest.mark.ci
 def test_a_run_is_stopped_whatever_provider_the_settings_name(with_example: Cli) -> None:
     """A run is stopped, and its output read, at its own provider."""
     answer(with_example("submit", "--json", "--name", "two", "--", "echo out; sleep 600"))
@@ -88,6 +89,7 @@ def test_its_settings_are_shown_and_its_variables_read(with_example: Cli) -> Non
     assert "example" in with_example("submit", "--provider", "none", "--", "true").stderr
 
 
+@pytest.mark.ci
 def test_an_option_of_another_provider_is_refused(with_example: Cli) -> None:
     done = with_example("submit", "--provider", "local", "--nice", "3", "--", "true")
 

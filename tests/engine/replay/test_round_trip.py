@@ -71,6 +71,7 @@ def test_a_recording_comes_back_equal(name: str, tmp_path: Path) -> None:
     assert again == first
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", [name for name in RECORDINGS if name.startswith("slurm")])
 def test_a_trace_of_another_provider_is_an_archive_of_its_own(name: str, tmp_path: Path) -> None:
     """Although its polls name no project, and whatever was imported before."""

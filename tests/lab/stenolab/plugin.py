@@ -5,8 +5,9 @@
 and without accounting, in three processes.
 
 Tests that use a server are marked `lab` by themselves, and xdist keeps those of one version in one process, so that a
-whole run starts each server once; it ends with the module of its last test. `suffices(version)` leaves a test on the
-other server to `make test-long`. Without the servers' environments tests skip; with `STENO_REQUIRE_LAB=1` they fail.
+whole run starts each server once; it ends with the module of its last test. A test of both versions runs on the older
+one in `make test-ci` only; `suffices(version)` leaves the other server to `make test-long`. Without the servers'
+environments tests skip; with `STENO_REQUIRE_LAB=1` they fail.
 """
 
 from __future__ import annotations
@@ -131,9 +132,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(f"dstack-{next(iter(servers))}"))
         elif _asks_for(item, ("browser",)) and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
-        for mark in item.iter_markers("suffices"):
-            if servers and not servers & set(mark.args):
-                item.add_marker(pytest.mark.long)
+        enough = {version for mark in item.iter_markers("suffices") for version in mark.args}
+        if servers and enough and not servers & enough:
+            item.add_marker(pytest.mark.long)
+        elif servers == {OLDEST} and not enough and "dstack" in item.fixturenames:
+            item.add_marker(pytest.mark.ci)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

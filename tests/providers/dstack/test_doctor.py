@@ -110,6 +110,7 @@ def test_something_that_is_no_dstack_server(dstack: Lab, connect: Connect) -> No
     assert "not as a dstack server" in server.message
 
 
+@pytest.mark.ci
 def test_no_task_fails_for_want_of_a_fleet(dstack_22: Lab, connect: Connect) -> None:
     """With a fleet for other machines, with a full one, with a burst that outruns the listing: all are placed."""
     project = dstack_22.project()

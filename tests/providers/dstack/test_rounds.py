@@ -188,6 +188,7 @@ def test_a_wrong_token_ends_the_round(dstack: Lab, connect: Connect) -> None:
     assert [(poll.ep, poll.status, poll.answered) for poll in polls] == [("runs_list", 403, False)]
 
 
+@pytest.mark.ci
 @pytest.mark.suffices(NEWEST)
 def test_a_restarting_server_is_failed_polls_and_then_answers(dstack: Lab, connect: Connect) -> None:
     """Nothing is raised while it is away, and the same provider goes on when it is back."""

@@ -109,6 +109,7 @@ def test_a_slot_is_one_machine_from_first_run_to_last(dstack: Lab, connect: Conn
     assert {row["id"] for row in dstack.instances(project)} == {first, second["id"]}
 
 
+@pytest.mark.ci
 @pytest.mark.suffices(OLDEST)
 def test_a_full_slot_takes_nobody(dstack: Lab, connect: Connect) -> None:
     """A second run for a busy slot, and a run that may only reuse where nothing is warm: no capacity."""

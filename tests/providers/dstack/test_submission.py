@@ -83,6 +83,7 @@ def test_a_task_with_files_runs_and_gives_its_output(dstack: Lab, connect: Conne
     assert provider.find("another", 0) == ()
 
 
+@pytest.mark.ci
 @pytest.mark.suffices(NEWEST)
 def test_long_output_is_whole_and_in_order(dstack: Lab, connect: Connect) -> None:
     """More pieces than a page holds, many with one time, read while they come and once more after the end."""
@@ -99,6 +100,7 @@ def test_long_output_is_whole_and_in_order(dstack: Lab, connect: Connect) -> Non
     assert followed.split() == expected
 
 
+@pytest.mark.ci
 def test_output_is_followed_over_a_restart_of_the_server(dstack_22: Lab, connect: Connect) -> None:
     """A follower does not begin again and sees what the server kept (which may keep a line twice over a restart)."""
     project = dstack_22.project()
@@ -115,6 +117,7 @@ def test_output_is_followed_over_a_restart_of_the_server(dstack_22: Lab, connect
     assert list(dict.fromkeys(followed)) == [str(number) for number in range(1, 9)]
 
 
+@pytest.mark.ci
 @pytest.mark.suffices(OLDEST)
 def test_a_local_repository_arrives_with_its_uncommitted_change(
     dstack: Lab, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
