@@ -2,7 +2,6 @@
 
 import re
 from threading import Lock
-from time import sleep
 from typing import Final
 from urllib.parse import quote
 
@@ -16,7 +15,7 @@ from steno.events.clock import SECOND, format_time
 PERIOD: Final = 10 * SECOND  # the server asks all machines of a run once in it, at about one moment
 _BELIEVED: Final = 3600 * SECOND  # how long the jobs of a run are kept: services start and stop some
 _MOST: Final = 10_000  # runs whose jobs are kept
-_PAUSE: Final = 0.5  # seconds between two requests about one run
+_PAUSE: Final = SECOND // 2  # between two requests about one run
 _WHAT: Final = "read the metrics"
 _OF_GPU: Final = re.compile(r"(gpu_util_percent|gpu_memory_usage_bytes)_gpu([0-9]{1,4})")
 _FIELDS: Final = {
@@ -43,7 +42,7 @@ class JobMetrics:
             answers = list[object]()
             for replica, job in self._jobs_of(provider_id):
                 if answers:
-                    sleep(_PAUSE)
+                    self.client.clock.sleep(_PAUSE)
                 # of this run by its id: a later run can have its name
                 query = {"run_id": provider_id.partition("#")[0], "replica_num": str(replica), "job_num": str(job)}
                 query |= {"limit": str(MOST_TIMES)} | ({"after": format_time(since)} if since else {})
@@ -62,7 +61,7 @@ class JobMetrics:
         then, jobs = self._jobs.get(provider_id, (0, []))
         if firing or not now - _BELIEVED < then <= now:
             facts = facts_in(self.client.run({"id": row}, _WHAT))
-            sleep(_PAUSE)
+            self.client.clock.sleep(_PAUSE)
             there = [job for job in facts.jobs if not firing or (job.newest and str(job.newest.firing) == firing)]
             jobs = [(job.replica_num, job.job_num) for job in there]
             if len(self._jobs) >= _MOST:

@@ -8,13 +8,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from stenotest.records import StandingClock
 
 from steno.engine.providers.base import Preparation, StopTarget, Submission
 from steno.engine.providers.dstack import doctor
 from steno.engine.providers.dstack.client import Client, HttpAnswer
 from steno.engine.providers.dstack.provider import DstackProvider
 from steno.engine.providers.dstack.settings import address
-from steno.events.clock import RandomIds, SystemClock
+from steno.events.clock import RandomIds
 from steno.events.errors import StenoError
 
 AT = "2026-01-01T00:00:00Z"
@@ -147,7 +148,7 @@ def test_no_answer_raises_anything_but_our_errors(monkeypatch: pytest.MonkeyPatc
     concerned = {}
     for name, call in CALLS.items():
         paths.clear()
-        call(DstackProvider(where, clock=SystemClock(), ids=RandomIds()))
+        call(DstackProvider(where, clock=StandingClock(), ids=RandomIds()))
         if path in paths:
             concerned[name] = call
     assert concerned
@@ -156,7 +157,7 @@ def test_no_answer_raises_anything_but_our_errors(monkeypatch: pytest.MonkeyPatc
     for status, text in given:
         answer = _answer(status, text)
         for name, call in concerned.items():
-            provider = DstackProvider(where, clock=SystemClock(), ids=RandomIds())
+            provider = DstackProvider(where, clock=StandingClock(), ids=RandomIds())
             try:
                 call(provider)
             except StenoError as error:
