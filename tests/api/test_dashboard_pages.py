@@ -239,6 +239,33 @@ def test_a_run_in_the_past_is_the_run_as_it_was(whole: bool, towned: Served, see
     seen.until("document.querySelector('.run-verdict')?.innerText.includes('succeeded')")
 
 
+def test_a_past_moment_is_shown_as_it_was_known_or_as_it_is_known_now(
+    served: Serve, polls: Polls, recorded_again: Record, tmp_path: Path, see: See
+) -> None:
+    """A job that Slurm says ended at 225 was polled as ended later. The address holds which of the two is shown, and
+    links keep it; live, there is no choice.
+    """
+    recorded_again(tmp_path / "record.db", polls("../slurm-22.05/fanout_one_winner"))
+    here = served(tmp_path / "record.db")
+    (run,) = here.client.get("/api/runs?name=fan&state=running&at=225").json()["runs"]
+    seen = see(here.url)
+    page = seen.go(f"/runs/{run['run_id']}?at=225")
+    assert text_of(page, ".run-verdict").startswith("running")
+    page.get_by_role("button", name="Known now", pressed=False).click()
+    seen.until("document.querySelector('.run-verdict')?.innerText.startsWith('succeeded')")
+    assert page.evaluate("location.search") == "?at=225&known=now"
+    page.get_by_role("link", name="Runs", exact=True).first.click()
+    seen.until("location.pathname + location.search === '/runs?at=225&known=now'")
+    page.go_back()
+    page.get_by_role("button", name="Known now", pressed=True).click()
+    seen.until("document.querySelector('.run-verdict')?.innerText.startsWith('running')")
+    page.get_by_role("button", name="Known now").click()
+    page.get_by_role("button", name="Back to live").click()
+    seen.until("location.search === ''")
+    assert page.get_by_role("button", name="Known now").count() == 0
+    assert seen.complaints == []
+
+
 def test_a_runs_cost_is_told_line_by_line(towned: Served, see: See) -> None:
     """Its charges sum to our figure; the provider's own figure and every difference lead from theirs to ours."""
     from playwright.sync_api import expect

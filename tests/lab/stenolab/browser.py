@@ -25,6 +25,8 @@ LOADED_MS = 120_000
 PHONE: dict[str, Any] = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
 """Options of a context."""
 SWITCHES = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking")
+_READ = "!document.querySelector('.skeleton, #page .stale')"
+_NEXT_FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 _CHANGED = "ERR_NETWORK_CHANGED"
 """Chromium ends every request when a network interface comes or goes, as those of other tests' containers do."""
 _SHIFTS = """
@@ -75,7 +77,9 @@ class Seen:
     def settled(self) -> Page:
         """The page once nothing is being read: no skeleton, nothing dimmed."""
         self.page.wait_for_selector("#page h1")
-        self.until("!document.querySelector('.skeleton') && !document.querySelector('#page .stale')")
+        self.until(_READ)
+        while not self._true(f"{_NEXT_FRAMES}.then(() => {_READ})"):  # what has just been drawn begins to read after it
+            self.until(_READ)
         return self.page
 
     def until(self, expression: str) -> None:
@@ -90,7 +94,7 @@ class Seen:
         from playwright.sync_api import Error
 
         try:
-            return bool(self.page.evaluate(f"Boolean({expression})"))
+            return bool(self.page.evaluate(f"Promise.resolve({expression}).then(Boolean)"))
         except Error as error:
             if "context was destroyed" in str(error) or "navigation" in str(error):  # another page is on its way
                 return False

@@ -53,9 +53,9 @@ async function ask(path, options = {}) {
   throw problem;
 }
 
-// A read: {data, position, date}; `at` selects a past moment, `min_position` waits for the projections.
-export async function read(path, { at, min_position, signal } = {}) {
-  const response = await ask(withParams(path, { at, min_position }), {
+// A read: {data, position, date}; `at` selects a past moment, `known` by when it is known, `min_position` waits for the projections.
+export async function read(path, { at, known, min_position, signal } = {}) {
+  const response = await ask(withParams(path, { at, known, min_position }), {
     signal, headers: { Accept: "application/json" }, cache: min_position === undefined ? "default" : "no-store",
   });
   const position = response.headers.get("Steno-Position");

@@ -3,7 +3,7 @@ import { read, written } from "./api.js";
 import { learn } from "./clock.js";
 import { useEffect, useRef, useState } from "./dom.js";
 import { connection, onLive, onReset } from "./live.js";
-import { moment } from "./moment.js";
+import { moment, view } from "./moment.js";
 import { store } from "./store.js";
 
 const EVERY = 1000; // milliseconds between two reads of the same path while things happen
@@ -25,9 +25,9 @@ class Entry {
 
   tell() { for (const listener of [...this.listeners]) listener(); }
 
-  // Reads for the moment shown, now: at least what the stream has told; cancels reads for another moment.
+  // Reads for the view shown, now: at least what the stream has told; cancels reads for another moment.
   async load() {
-    const at = moment.get().at;
+    const at = view();
     const least = at === null ? Math.max(connection.get().position ?? 0, written.get()) : 0;
     if (this.loading && this.asked === at) { this.outdated ||= least > this.least; return; }
     this.control?.abort();
@@ -58,7 +58,10 @@ class Entry {
   }
 
   async read(at, least, signal) {
-    if (at !== null) return read(this.path, { at, signal });
+    if (at !== null) {
+      const [moment_, known] = at.split(" ");
+      return read(this.path, { at: moment_, known, signal });
+    }
     try {
       return await read(this.path, { min_position: least || undefined, signal });
     } catch (error) {
@@ -96,7 +99,7 @@ function entryOf(path) {
   return entries.get(path);
 }
 
-moment.listen(() => { for (const entry of entries.values()) if (entry.listeners.size && entry.asked !== moment.get().at) entry.load(); });
+moment.listen(() => { for (const entry of entries.values()) if (entry.listeners.size && entry.asked !== view()) entry.load(); });
 const reload = () => { for (const entry of entries.values()) if (entry.listeners.size) entry.load(); };
 written.listen(reload); // what this tab has done is shown at once
 onReset(() => { past.clear(); written.set(0); reload(); });
@@ -116,7 +119,7 @@ export function useData(path, { on, every = EVERY, beat = null } = {}) {
     const listener = () => redraw((count) => count + 1);
     entry.listeners.add(listener);
     entry.every = every;
-    if (entry.asked !== moment.get().at || entry.data === null || moment.get().at === null) entry.load();
+    if (entry.asked !== view() || entry.data === null || moment.get().at === null) entry.load();
     listener();
     const off = onLive((message) => { if (moment.get().at === null && (!on || on(message))) entry.soon(); });
     const again = () => { if (moment.get().at === null && !document.hidden) entry.soon(); };
@@ -125,7 +128,7 @@ export function useData(path, { on, every = EVERY, beat = null } = {}) {
   }, [entry]);
   if (entry === null) return NOTHING;
   if (entry.data !== null) before.current = entry.data;
-  const stale = entry.data === null || entry.at !== moment.get().at;
+  const stale = entry.data === null || entry.at !== view();
   return {
     data: entry.data ?? before.current, error: entry.error, loading: entry.loading, stale, position: entry.position,
     reload: () => entry.load(),

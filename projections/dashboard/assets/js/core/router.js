@@ -1,4 +1,4 @@
-// The location: path and query (with `?at=`) are the only state in a link.
+// The location: path and query (with `?at=` and `&known=`) are the only state in a link.
 import { html, useEffect, useState } from "./dom.js";
 import { store, useStore } from "./store.js";
 
@@ -36,8 +36,7 @@ function decoded(groups) {
 // An internal link with the current moment; a link's own `at` wins, an empty `at=` means now.
 export function href(to) {
   const url = new URL(to, location.origin);
-  const at = query("at");
-  if (!url.searchParams.has("at") && at !== null) url.searchParams.set("at", at);
+  if (!url.searchParams.has("at")) for (const name of ["at", "known"]) if (query(name) !== null) url.searchParams.set(name, query(name));
   if (url.searchParams.get("at") === "") url.searchParams.delete("at");
   return url.pathname + url.search + url.hash;
 }
@@ -71,7 +70,7 @@ const plain = (event) => !event.defaultPrevented && event.button === 0 && !(even
 
 // `<${Link} to="/runs/1">…<//>`: a link that keeps the moment and does not reload the page.
 export function Link({ to, onClick, children, replace, ...rest }) {
-  useStore(place, ({ query: text }) => new URLSearchParams(text).get("at"));
+  useStore(place, ({ query: text }) => `${new URLSearchParams(text).get("at")} ${new URLSearchParams(text).get("known")}`);
   const click = (event) => {
     onClick?.(event);
     if (plain(event) && !rest.target) { event.preventDefault(); navigate(to, { replace }); }

@@ -4,7 +4,7 @@ import { useNow } from "../core/clock.js";
 import { useData } from "../core/data.js";
 import { useConnection } from "../core/live.js";
 import { goTo, problem, useMoment } from "../core/moment.js";
-import { usePlace } from "../core/router.js";
+import { setQuery, usePlace } from "../core/router.js";
 import { useStore } from "../core/store.js";
 import { tip } from "../ui/tip.js";
 import { ago, moment, ms, number, span, told, unseen, zoned } from "../core/words.js";
@@ -64,6 +64,7 @@ export function Strip() {
     const when = at.time === null ? "…" : told(at.time);
     return html`<div class="strip past" role="status"><span class="asof" key=${when}>${wrong ? "No such moment" : html`<span class="wide-only">As of ${when}</span><span class="phone-only">${(zoned(at.time)?.local ?? when).slice(5)}</span>${at.position !== null && html`<span class="dim wide-only">, position ${number(at.position)}</span>`}`}</span>
       <button type="button" onClick=${() => goTo(null)}>Back to live</button>
+      ${!wrong && html`<button type="button" aria-pressed=${String(at.known !== null)} title="What was known then, or what is known of it by now: polls, output and the provider's own dates have come since" onClick=${() => setQuery({ known: at.known === null ? "now" : null })}>Known now</button>`}
       <span class="grow"></span>${blind.length > 0 && html`<span class="wide-only"><${Lamp} state="s-blind">${named(blind)} blind then<//></span><span class="phone-only lamp s-blind" role="img" aria-label="${named(blind)} blind then" title="${named(blind)} blind then"><i></i></span>`}<${PageName} /></div>`;
   }
   const [lamp, word] = LAMPS[state];
