@@ -1,7 +1,7 @@
 """The catalogue of causes: rules over lines of output, as TOML, ours and a site's own.
 
-Patterns are RE2's, so a line is read in time linear in its length whatever a site writes. All of a catalogue are one
-automaton.
+Patterns are RE2's, so a line is read in time linear in its length whatever a site writes. All of a catalogue are a few
+automata.
 """
 
 import re
@@ -20,7 +20,8 @@ from steno.events.errors import UnreadableInput
 
 FILES: Final = ("gpu.toml", "host.toml", "python.toml", "network.toml", "cluster.toml", "build.toml", "own_words.toml")
 _LARGEST: Final = 1 << 20  # bytes of a site's file
-_MEMORY: Final = 256 << 20  # bytes that the automaton of all patterns may take
+_MEMORY: Final = 256 << 20  # bytes that the automata of all patterns may take
+_TOGETHER: Final = 250  # patterns of an automaton: its states are sets of theirs, and of many patterns fill its memory
 
 
 class Pattern(Protocol):
@@ -160,15 +161,24 @@ class Catalogue:
         return rule.remedy or self.causes[rule.cause].remedy
 
 
-def _automaton(patterns: Iterable[str]) -> Callable[[str], Sequence[int]]:
+def _automaton(patterns: Sequence[str]) -> Callable[[str], Sequence[int]]:
     """A function that gives the places of the patterns that a line matches."""
+    parts = [patterns[at : at + _TOGETHER] for at in range(0, len(patterns), _TOGETHER)]
     options = re2.Options()
-    options.max_mem, options.log_errors = _MEMORY, False
-    automaton = re2.Set.SearchSet(options)
-    for pattern in patterns:
-        automaton.Add(pattern)
-    automaton.Compile()
-    return lambda line: automaton.Match(line) or ()
+    options.max_mem, options.log_errors = _MEMORY // max(1, len(parts)), False
+    automata = []
+    for number, part in enumerate(parts):
+        automaton = re2.Set.SearchSet(options)
+        for pattern in part:
+            automaton.Add(pattern)
+        automaton.Compile()
+        automata.append((number * _TOGETHER, automaton.Match))
+
+    def places(line: str) -> list[int]:
+        text = line.encode()
+        return [first + place for first, match in automata for place in match(text) or ()]
+
+    return places
 
 
 class BadRule(UnreadableInput):

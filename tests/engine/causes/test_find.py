@@ -145,6 +145,15 @@ def test_output_that_repeats_itself_takes_no_minutes(line: bytes) -> None:
     assert time.process_time() - began < 5
 
 
+def test_each_of_many_rules_is_found() -> None:
+    """Their patterns are several automata; the context before a line counts too."""
+    names = [f"r{number}" for number in range(600)]
+    rules = [CauseRule(name=n, cause="segfault", source="s", patterns=(f"{n}!",), needs=f"{n}[?]") for n in names]
+    catalogue = Catalogue(shipped_causes(), rules)
+    assert [[hit.rule.name for hit in catalogue.read(f"{name}!")[0]] for name in names] == [[name] for name in names]
+    assert [catalogue.read(f"{name}?")[1] for name in names] == [[(name, f"{name}[?]")] for name in names]
+
+
 def test_the_catalogue_is_whole() -> None:
     """Every cause has a rule, every name is one rule's, and each rule says where its lines come from."""
     rules = shipped().rules
