@@ -20,8 +20,8 @@ from steno.events.errors import UnreadableInput
 
 FILES: Final = ("gpu.toml", "host.toml", "python.toml", "network.toml", "cluster.toml", "build.toml", "own_words.toml")
 _LARGEST: Final = 1 << 20  # bytes of a site's file
-_MEMORY: Final = 256 << 20  # bytes that the automata of all patterns may take
-_TOGETHER: Final = 250  # patterns of an automaton: its states are sets of theirs, and of many patterns fill its memory
+_MEMORY: Final = 32 << 20  # bytes that an automaton may take
+_TOGETHER: Final = 125  # patterns of an automaton: its states are sets of theirs, and of many patterns fill its memory
 
 
 class Pattern(Protocol):
@@ -163,22 +163,34 @@ class Catalogue:
 
 def _automaton(patterns: Sequence[str]) -> Callable[[str], Sequence[int]]:
     """A function that gives the places of the patterns that a line matches."""
-    parts = [patterns[at : at + _TOGETHER] for at in range(0, len(patterns), _TOGETHER)]
-    options = re2.Options()
-    options.max_mem, options.log_errors = _MEMORY // max(1, len(parts)), False
-    automata = []
-    for number, part in enumerate(parts):
-        automaton = re2.Set.SearchSet(options)
-        for pattern in part:
-            automaton.Add(pattern)
-        automaton.Compile()
-        automata.append((number * _TOGETHER, automaton.Match))
+    automata = [
+        (first, automaton.Match)
+        for at in range(0, len(patterns), _TOGETHER)
+        for first, automaton in _automata(patterns[at : at + _TOGETHER], at)
+    ]
 
     def places(line: str) -> list[int]:
         text = line.encode()
         return [first + place for first, match in automata for place in match(text) or ()]
 
     return places
+
+
+def _automata(patterns: Sequence[str], first: int) -> list[tuple[int, re2.Set]]:
+    """Automata of patterns, each with its first one's place; two of halves if one takes too much memory."""
+    options = re2.Options()
+    options.max_mem, options.log_errors = _MEMORY, False
+    automaton = re2.Set.SearchSet(options)
+    for pattern in patterns:
+        automaton.Add(pattern)
+    try:
+        automaton.Compile()
+    except re2.error:
+        half = len(patterns) // 2
+        if not half:
+            raise
+        return _automata(patterns[:half], first) + _automata(patterns[half:], first + half)
+    return [(first, automaton)]
 
 
 class BadRule(UnreadableInput):

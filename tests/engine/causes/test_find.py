@@ -154,6 +154,16 @@ def test_each_of_many_rules_is_found() -> None:
     assert [catalogue.read(f"{name}?")[1] for name in names] == [[(name, f"{name}[?]")] for name in names]
 
 
+def test_large_patterns_of_a_site_are_taken_together() -> None:
+    """Each is small enough, and ten of them are too large for the memory of an automaton."""
+    rules = [
+        CauseRule(name=f"r{n}", cause="segfault", source="site", patterns=(rf"{n:03}[\pL]{{440}}",)) for n in range(20)
+    ]
+    catalogue = with_rules(rules)
+    assert [hit.rule.name for hit in catalogue.read("007" + "a" * 440)[0]] == ["r7"]
+    assert catalogue.read(OOM.decode())[0][0].rule.cause == "gpu_out_of_memory"
+
+
 def test_the_catalogue_is_whole() -> None:
     """Every cause has a rule, every name is one rule's, and each rule says where its lines come from."""
     rules = shipped().rules
