@@ -73,6 +73,8 @@ def cause(output: bytes, exit_status: int | None = 1) -> str | None:
         (b"[sweep] time's up, 23 points are not computed\n" + TRACEBACK + b"KeyError: 'x'\n", "python_error"),
         (TRACEBACK + b"RuntimeError: the evaluation ran into its limit\n", "timed_out"),
         (b"cat: /x: Datei oder Verzeichnis nicht gefunden\n", "missing_file"),
+        (b"RANK=3 WORLD_SIZE=8\nStarting elastic_operator, min_nodes: 2\nheartbeat timeout: 60 s\nTIME_LIMIT\n", None),
+        (b'{"level":"warn","msg":"connection refused"}\n', None),
     ],
 )
 def test_the_line_that_others_follow_from_decides(output: bytes, expected: str | None) -> None:
