@@ -20,8 +20,8 @@ from steno.events.errors import UnreadableInput
 
 FILES: Final = ("gpu.toml", "host.toml", "python.toml", "network.toml", "cluster.toml", "build.toml", "own_words.toml")
 _LARGEST: Final = 1 << 20  # bytes of a site's file
-_MEMORY: Final = 32 << 20  # bytes that an automaton may take
-_TOGETHER: Final = 125  # patterns of an automaton: its states are sets of theirs, and of many patterns fill its memory
+_MEMORY: Final = 64 << 20  # bytes that an automaton may take
+_TOGETHER: Final = 270  # patterns of an automaton: its states are sets of theirs, and of many patterns fill its memory
 
 
 class Pattern(Protocol):
