@@ -157,7 +157,7 @@ def test_each_of_many_rules_is_found() -> None:
 
 
 def test_large_patterns_of_a_site_are_taken_together() -> None:
-    """Each is small enough, and two of them are too large for the memory of an automaton."""
+    """Each is small enough, and three of them are too large for the memory of an automaton."""
     rules = [
         CauseRule(name=f"r{n}", cause="segfault", source="site", patterns=(rf"{n:03}[\pL]{{440}}",)) for n in range(3)
     ]
