@@ -317,6 +317,8 @@ def _price(policy: Policy, gpu: str) -> int:
     rates = {
         price.gpu: price.hourly for price in (*type(policy)().assumed, *policy.assumed, *policy.rates) if price.gpu
     }
+    if not gpu.strip() or set(gpu) & set(":, "):
+        raise click.UsageError(f"--gpu: {gpu!r} is not a GPU model; write one model without vendor and number: MI300X")
     chosen = {name.lower(): hourly for name, hourly in rates.items()}.get(gpu.lower())
     if chosen is None:
         known = ", ".join(sorted(rates))

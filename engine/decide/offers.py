@@ -5,7 +5,7 @@ from typing import Final
 
 from steno.engine.decide.situation import Situation, terms_of
 from steno.engine.state.policy import MINUTE
-from steno.engine.state.run import Requirements, Run
+from steno.engine.state.run import ANY, Range, Requirements, Run
 from steno.engine.state.world import PlanAnswer
 from steno.engine.wire import DOLLAR
 
@@ -58,6 +58,11 @@ def _limits(terms: Requirements) -> Iterator[str]:
         yield f"max_price {terms.max_price / DOLLAR:g}"
     names = ("backends", "regions", "instance_types", "fleets")
     yield from (f"{name} {' or '.join(given)}" for name in names if (given := getattr(terms, name)))
-    models = (*terms.gpu, *terms.fallback)
+    models = " or ".join(dict.fromkeys((*terms.gpu, *terms.fallback)))
+    counts = "" if terms.gpu_counts in {ANY, Range(1), Range(1, 1)} else f"{terms.gpu_counts}"
     if models:
-        yield f"gpu {' or '.join(dict.fromkeys(models))}"
+        yield ":".join(filter(None, (f"gpu {models}", counts)))
+    elif counts and terms.gpu_counts != Range(0):
+        yield f"number of GPUs {counts}"
+    memories = (("memory of a GPU", terms.gpu_memory), ("memory of all GPUs", terms.total_gpu_memory))
+    yield from (f"{name} {size} GB" for name, size in memories if size != ANY)

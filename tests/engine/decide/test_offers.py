@@ -1,5 +1,6 @@
 """A run for which the provider has no offer: it takes nothing from the runs that have one."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stenotest.row_simulation import RowSimulation, holds, places
@@ -195,6 +196,30 @@ def test_the_sentence_says_what_was_answered_and_what_helps() -> None:
     (queued,) = queue(stage.world.state, SOURCE, stage.policy, stage.now)
     assert (queued.why, queued.estimated_start) == ("offer", None)
     assert queued.detail in text
+
+
+@pytest.mark.parametrize(
+    ("gpu", "limits"),
+    [
+        ("mi300x", "gpu mi300x"),
+        ("MI300X:1", "gpu MI300X"),
+        ("amd:MI300X:1..", "gpu MI300X"),
+        ("MI300X:16", "gpu MI300X:16"),
+        ("MI300X:0", "gpu MI300X:0"),
+        ("MI300X,MI210:4..6", "gpu MI300X or MI210:4..6"),
+        ("MI300X:300GB..", "gpu MI300X, memory of a GPU 300.. GB"),
+        ("16", "number of GPUs 16"),
+    ],
+)
+def test_the_sentence_names_the_number_and_the_memory_of_the_gpus(gpu: str, limits: str) -> None:
+    stage = Simulation(Policy(queue_patience=0, budget_total=None))
+    stage.request("h", resources={"gpu": gpu})
+    situation = Situation(state=stage.world.state, source=SOURCE, policy=stage.policy, now=stage.now)
+    ((_, _, key),) = unanswered(situation)
+    stage.tell(types.PlanAnswered(source=SOURCE, requirement=key, offers=0))
+    (failed,) = stage.settle()
+    assert isinstance(failed, types.SubmitFailed)
+    assert failed.error == f"dstack has no offer for it ({limits}), and `queue.patience` is 0"
 
 
 def test_a_plan_changes_nothing_but_what_is_known_of_offers() -> None:
