@@ -128,13 +128,15 @@ VALUES = {"Of the user": "tester", "Of the GPU": "MI300X", "Of the source": "dst
 
 def test_the_service_takes_whatever_a_window_of_a_lever_asks_for(served: Serve, site: DecidedRecord, see: See) -> None:
     """Each field of each; what was pulled stands on the page at once, and a machine is kept from its page."""
+    from playwright.sync_api import expect
+
     here = served(site.folder / "record.db")
     seen = see(here.url)
     for verb, fields in LEVERS.items():
         page = seen.go("/")
         page.get_by_role("button", name=f"{verb}…").click()
         sheet = page.get_by_role("dialog", name=verb)
-        assert sheet.locator(".fields input").count() == len(fields)
+        expect(sheet.locator(".fields input")).to_have_count(len(fields))
         for field in fields:
             sheet.get_by_label(field).fill(VALUES[field])
         if verb != "Stop":
