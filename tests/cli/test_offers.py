@@ -25,12 +25,12 @@ def test_a_submission_says_that_there_is_no_offer_and_hands_nothing_over(
 ) -> None:
     done = steno(*WORDS, "--", "true", **settings)
     assert (done.returncode, done.stdout) == (0, "one\n")
-    assert "queued: position 1: dstack has no offer for it (gpu H100)" in done.stderr
+    assert "queued: position 1: dstack has no offer for it (gpu H100:8)" in done.stderr
     assert (server.count("/runs/get_plan"), server.count("/runs/apply")) == (1, 0)
     page = " ".join(steno("show", "one", **settings).stdout.split())
-    assert "It waits in Steno's queue: dstack has no offer for it (gpu H100)" in page
+    assert "It waits in Steno's queue: dstack has no offer for it (gpu H100:8)" in page
     assert "it starts once there is one" in page
-    assert "#1 in the queue, dstack has no offer for it (gpu H100)" in steno("ps", **settings).stdout
+    assert "#1 in the queue, dstack has no offer for it (gpu H100:8)" in steno("ps", **settings).stdout
     (queued,) = json.loads(steno("ps", "--json", **settings).stdout)["queue"]
     assert queued["why"] == "offer"
 
@@ -39,11 +39,11 @@ def test_without_patience_a_submission_without_an_offer_is_exit_3(
     steno: Steno, server: DstackApi, settings: dict[str, str]
 ) -> None:
     error = refused(steno(*WORDS, "--wait", "--", "true", **settings, STENO_QUEUE_PATIENCE="0"), 3)
-    assert "dstack has no offer for it (gpu H100), and `queue.patience` is 0" in error
+    assert "dstack has no offer for it (gpu H100:8), and `queue.patience` is 0" in error
     assert server.count("/runs/apply") == 0
     page = " ".join(steno("show", "one", **settings).stdout.split())
     assert "failed" in page
-    assert "It never ran: dstack has no offer for it (gpu H100)" in page
+    assert "It never ran: dstack has no offer for it (gpu H100:8)" in page
 
 
 def test_a_run_that_is_waited_for_ends_when_its_patience_does(
@@ -51,7 +51,7 @@ def test_a_run_that_is_waited_for_ends_when_its_patience_does(
 ) -> None:
     done = steno(*WORDS, "--wait", "--", "true", **settings, STENO_QUEUE_PATIENCE="3s")
     assert done.returncode == 1, done
-    assert "dstack has no offer for it (gpu H100), and `queue.patience` is 3 s" in done.stdout
+    assert "dstack has no offer for it (gpu H100:8), and `queue.patience` is 3 s" in done.stdout
     assert server.count("/runs/get_plan") == 1
 
 
