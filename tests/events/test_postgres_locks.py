@@ -7,6 +7,7 @@ from contextlib import closing, suppress
 import psycopg
 import pytest
 from stenotest.records import StandingClock
+from stenotest.waiting import wait
 
 from steno.events.errors import RecordUnreachable
 from steno.events.store.postgres import lease
@@ -32,10 +33,19 @@ def test_who_stands_still_in_an_append_holds_up_nobody(postgres_url: str) -> Non
 
 def test_who_stands_still_between_two_messages_of_an_append_holds_up_nobody(postgres_url: str) -> None:
     """To the server a pipeline without its end is at work, so that no timeout of its ends it."""
+    seen = (
+        "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND query LIKE '%%look_at_head%%' AND wait_event = 'ClientRead'"
+    )
     with writer(postgres_url) as record, closing(connect(postgres_url, write=True)) as still:
-        with suppress(psycopg.OperationalError), still.pipeline():
+        with (
+            suppress(psycopg.OperationalError),
+            still.pipeline(),
+            psycopg.connect(postgres_url, autocommit=True) as other,
+        ):
             still.execute("BEGIN", prepare=False)
             still.execute("SELECT look_at_head(true)", prepare=False)
+            pid = (still.info.backend_pid,)
+            wait(lambda: other.execute(seen, pid).fetchone(), what="its lock")
             event = SubmitIntended(run_id="1", provider="local", name="a")
             record.append_many([Batch(stream="run/1", events=(event,))])
         assert record.head().position > 0
