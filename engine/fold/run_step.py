@@ -165,7 +165,7 @@ def settle(turn: FoldStep, run: Run, verdict: Verdict, facts: RunFacts | None = 
         verdict = replace(verdict, reason=output.error)
     if verdict.exit_status == FORGOTTEN and turn.rules.hears and _keeps_machine(run):
         verdict = replace(verdict, state=State.STOPPED, reason=Reason.STOPPED_BY_POLICY)
-    if run.stop_abort and (verdict.reason, verdict.exit_status) == (Reason.EXIT_NONZERO, _KILLED):
+    if run.stop_abort and turn.rules.hears and (verdict.reason, verdict.exit_status) == (Reason.EXIT_NONZERO, _KILLED):
         # A provider may kill first and cancel then: what is killed may end in between.
         reason = Reason.STOPPED_BY_POLICY if run.stop_by == "policy" else Reason.STOPPED_BY_USER
         verdict = replace(verdict, state=State.STOPPED, reason=reason, exit_status=None)

@@ -19,7 +19,7 @@ from steno.engine.objects import RunObject, VmObject
 from steno.engine.state.run import Run
 from steno.engine.state.vm import Vm
 
-VERSION: Final = 21
+VERSION: Final = 22
 
 metadata = MetaData()
 

@@ -266,6 +266,17 @@ def test_a_past_moment_is_shown_as_it_was_known_or_as_it_is_known_now(
     assert seen.complaints == []
 
 
+def test_the_table_of_a_chart_is_of_the_moment_that_is_drawn(towned: Served, see: See) -> None:
+    """The address of its CSV has the moment and by when it is known; both answer."""
+    at = towned.client.get("/api/record").json()["position"] - 1
+    page = see(towned.url).go(f"/costs?at={at}&known=now")
+    links = page.locator("a[download]")
+    links.first.wait_for()
+    addresses = [str(link.get_attribute("href")) for link in links.all()]
+    assert all(f"at={at}&known=now" in address for address in addresses), addresses
+    assert {towned.client.get(address).status_code for address in addresses} == {200}
+
+
 def test_a_runs_cost_is_told_line_by_line(towned: Served, see: See) -> None:
     """Its charges sum to our figure; the provider's own figure and every difference lead from theirs to ours."""
     from playwright.sync_api import expect

@@ -3,7 +3,7 @@ import { read, written } from "./api.js";
 import { learn } from "./clock.js";
 import { useEffect, useRef, useState } from "./dom.js";
 import { connection, onLive, onReset } from "./live.js";
-import { moment, view } from "./moment.js";
+import { asked, moment, view } from "./moment.js";
 import { store } from "./store.js";
 
 const EVERY = 1000; // milliseconds between two reads of the same path while things happen
@@ -58,10 +58,7 @@ class Entry {
   }
 
   async read(at, least, signal) {
-    if (at !== null) {
-      const [moment_, known] = at.split(" ");
-      return read(this.path, { at: moment_, known, signal });
-    }
+    if (at !== null) return read(this.path, { ...asked(at), signal });
     try {
       return await read(this.path, { min_position: least || undefined, signal });
     } catch (error) {

@@ -23,6 +23,9 @@ export const useRecord = () => useStore(record);
 export const isPast = () => state.get().at !== null;
 // What the answers shown depend on: null (live), a moment, or a moment and by when it is known.
 export const view = () => { const { at, known } = state.get(); return at === null || known === null ? at : `${at} ${known}`; };
+export const useView = () => useStore(state, view);
+// The parameters of a read for a view.
+export const asked = (of) => { const [at, known] = of?.split(" ") ?? []; return { at, known }; };
 
 // While dragging: pages follow, the address does not.
 export function preview(time) {

@@ -3,7 +3,7 @@ import { html, useState } from "../core/dom.js";
 import { useNow } from "../core/clock.js";
 import { about, useArchiveEnds, useData } from "../core/data.js";
 import { get } from "../core/api.js";
-import { useAt } from "../core/moment.js";
+import { asked, useAt, useView } from "../core/moment.js";
 import { useQuery } from "../core/router.js";
 import { duration, ms, number, price } from "../core/words.js";
 import { several } from "./runs/filters.js";
@@ -21,17 +21,18 @@ const life = (vm, now) => {
 
 export default function Page() {
   const at = useAt();
+  const view = useView();
   const now = useNow();
   const [live, choose] = useQuery("live");
   const [filter, write] = useQuery("find", "");
   const path = `/api/vms?limit=100${live ? "&live=true" : ""}`;
   const read = useData(path, { on: about.vms, beat: 5000 }); // bills go on without a message
   const [older, add] = useState({ key: "", vms: [], next: undefined, error: null });
-  const key = `${path} ${at}`;
+  const key = `${path} ${view}`;
   const mine = older.key === key ? older : { key, vms: [], next: undefined, error: null };
   const more = async (next) => {
     try {
-      const found = await get(`${path}&cursor=${encodeURIComponent(next)}`, { at: at ?? undefined });
+      const found = await get(`${path}&cursor=${encodeURIComponent(next)}`, asked(view));
       add({ key, vms: [...mine.vms, ...found.vms], next: found.next, error: null });
     } catch (error) { add({ ...mine, error }); }
   };

@@ -1,6 +1,7 @@
 // Charts by day: stacked bars, strips of shares, and a distribution. Each has its table below and its CSV.
+import { withParams } from "../core/api.js";
 import { html, useState } from "../core/dom.js";
-import { useAt } from "../core/moment.js";
+import { asked, useView } from "../core/moment.js";
 import { duration, money, number } from "../core/words.js";
 import { Table } from "./table.js";
 import { tip } from "./tip.js";
@@ -22,9 +23,9 @@ const percent = (part, whole) => (whole ? `${Math.round((100 * part) / whole)} %
 
 // A figure with its legend, its table (drawn when opened) and its CSV; `path` is the read's own.
 export function Charted({ keys, path, caption, columns, rows, foot, children }) {
-  const at = useAt();
+  const view = useView();
   const [isOpen, open] = useState(false);
-  const csv = `${path}${path.includes("?") ? "&" : "?"}format=csv${at === null ? "" : `&at=${encodeURIComponent(at)}`}`;
+  const csv = withParams(path, { format: "csv", ...asked(view) });
   return html`<figure class="chart">${children}
     ${keys && html`<figcaption>${keys.map(({ key, css, text }) => html`<span key=${key}><i class=${css}></i>${text}</span>`)}</figcaption>`}
     <div class="chart-foot"><details onToggle=${(event) => open(event.currentTarget.open)}><summary>As a table</summary>${isOpen && html`<${Table} caption=${caption} columns=${columns} rows=${rows} foot=${foot} />`}</details>
