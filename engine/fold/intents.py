@@ -205,7 +205,7 @@ def _run(event: OfRun, turn: FoldStep) -> None:
             )
         # Such a run may be about to be submitted again: the stop prevents that.
         case types.StopRequested() if not run.terminal or run.unserved:
-            run.stop_by, run.stop_idle, run.stop_abort = event.by, event.idle_since is not None, event.abort
+            run.stop_by, run.stop_idle = event.by, event.idle_since is not None
             return
         case types.RunIdleWarned():
             run.idle_warning = event

@@ -26,7 +26,6 @@ _ERRORS: Final = {
 }
 _LAST: Final = frozenset({*_ERRORS, "ERROR", "BENCHMARKED"})
 """Nothing comes after these, nor after CHECKED if only a check was requested."""
-_KILLED: Final = 137  # 128 + SIGKILL
 
 
 def take_down(turn: FoldStep, run: Run, seen: Seen, tick: Tick) -> tuple[bool, bool]:
@@ -165,10 +164,6 @@ def settle(turn: FoldStep, run: Run, verdict: Verdict, facts: RunFacts | None = 
         verdict = replace(verdict, reason=output.error)
     if verdict.exit_status == FORGOTTEN and turn.rules.hears and _keeps_machine(run):
         verdict = replace(verdict, state=State.STOPPED, reason=Reason.STOPPED_BY_POLICY)
-    if run.stop_abort and turn.rules.hears and (verdict.reason, verdict.exit_status) == (Reason.EXIT_NONZERO, _KILLED):
-        # A provider may kill first and cancel then: what is killed may end in between.
-        reason = Reason.STOPPED_BY_POLICY if run.stop_by == "policy" else Reason.STOPPED_BY_USER
-        verdict = replace(verdict, state=State.STOPPED, reason=reason, exit_status=None)
     if verdict.reason is Reason.STOPPED_BY_POLICY and run.stop_idle:
         verdict = replace(verdict, reason=Reason.GPU_IDLE)
     newest = [] if facts is None else facts.newest

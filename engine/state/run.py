@@ -182,7 +182,6 @@ class Run(Tracked, kw_only=True):
     requested_at: int | None = None  # when it was requested; None for a foreign run
     stop_by: str | None = None  # who asked for its newest stop: `user` or `policy`
     stop_idle: bool = False  # that stop is for idle GPUs
-    stop_abort: bool = False  # that stop kills at once
     halt: LeverPulled | None = None  # the lever that stops it
     idle_warning: RunIdleWarned | None = None  # the newest
     links: dict[str, str] = msgspec.field(default_factory=dict)

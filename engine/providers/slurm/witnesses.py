@@ -31,8 +31,8 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bo
     accounting = _fuller(views.get(ACCOUNTING), views.get(ACCOUNTING_JSON))
     lists_it = controller is not None and controller.state is not State.FINISHING
     script = views.get(SCRIPT)
-    if script is not None and not lists_it:
-        return _by_script(before, script, controller)
+    if script is not None and controller is None:
+        return replace(script, name=before.name, mark=before.mark, submitted_at=before.submitted_at)
     if accounting is None:
         if controller is not None:
             return controller
@@ -128,13 +128,6 @@ def testimony(views: Mapping[str, RunFacts | None]) -> Iterator[str]:
 def _exited(facts: RunFacts) -> str:
     status = next((attempt.exit_status for attempt in facts.newest), None)
     return "" if status is None else f", exit status {status}"
-
-
-def _by_script(before: RunFacts, script: RunFacts, controller: RunFacts | None) -> RunFacts:
-    """Without accounting: the controller's word on an end, with the exit status that the script wrote."""
-    if controller is None or not controller.final:
-        return replace(script, name=before.name, mark=before.mark, submitted_at=before.submitted_at)
-    return controller
 
 
 def _unended(facts: RunFacts, *, state: State, requeued: bool = False, **changes: object) -> RunFacts:

@@ -16,9 +16,7 @@ from steno.engine.replay.replay import world_of
 from steno.engine.state.run import Run
 from steno.engine.state.vm import Vm
 from steno.events.clock import SystemClock
-from steno.events.store.append import Batch
 from steno.events.store.record import Record
-from steno.events.types import StopRequested
 
 T = TypeVar("T")
 
@@ -97,17 +95,7 @@ class ProviderSite(ABC):
         return StopTarget(provider_id=provider_id, name=name, abort=abort, mark=mark)
 
     def stop(self, provider_id: str, name: str, abort: bool) -> None:
-        """As the engine does it: the request is recorded, then the provider is asked."""
-        run = self.look()[0][provider_id]
-        stop = StopRequested(
-            run_id=run.run_id,
-            provider=self.provider.name,
-            name=name,
-            provider_id=provider_id,
-            abort=abort,
-            submitter="",
-        )
-        self.record.append_many([Batch(run.subject, [stop])])
+        """Ask the provider to stop a run."""
         self.provider.stop(self.stopping(provider_id, name, abort))
 
     def machine_of(self, provider_id: str) -> Vm:

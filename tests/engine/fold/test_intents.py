@@ -1,6 +1,5 @@
 """Our own intents in the world: a requested run, its link to the provider's run, and who stopped it."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.dstack_history import START, DstackHistory, Item, single
@@ -51,11 +50,11 @@ def submitted(world: Fold, position: int = 2) -> None:
     )
 
 
-def stop(world: Fold, by: str, *, abort: bool = False) -> None:
+def stop(world: Fold, by: str) -> None:
     world.apply_event(
         5,
         START,
-        types.StopRequested(run_id=OURS, provider="dstack", name="a", by=by, abort=abort, submitter="me"),  # type: ignore[arg-type]
+        types.StopRequested(run_id=OURS, provider="dstack", name="a", by=by, submitter="me"),  # type: ignore[arg-type]
     )
 
 
@@ -275,30 +274,6 @@ def test_a_stop_is_a_policys_only_if_our_newest_request_was() -> None:
         stop(world, "policy")
         shown(world, {**ended, "deleted": True}, position=10, now=10)
         assert (only(world).state, only(world).reason) == ("stopped", reason)
-
-
-@pytest.mark.parametrize(
-    ("abort", "exit_status", "wanted"),
-    [
-        (True, 137, ("stopped", "stopped_by_user", None)),
-        (True, 1, ("failed", "exit_nonzero", 1)),
-        (False, 137, ("failed", "exit_nonzero", 137)),
-    ],
-)
-def test_a_run_that_an_abort_killed_was_stopped(
-    abort: bool, exit_status: int, wanted: tuple[str, str, int | None]
-) -> None:
-    """Slurm kills before it cancels: a job that ends in between is FAILED to it."""
-    world = Fold(READINGS)
-    requested(world)
-    submitted(world)
-    shown(world, ITEM, position=4)
-    stop(world, "user", abort=abort)
-    failed = single(
-        "a", "failed", "failed", job_reason="container_exited_with_error", exit_status=exit_status, submitted=2
-    )
-    shown(world, failed, now=6)
-    assert (only(world).state, only(world).reason, only(world).exit_status) == wanted
 
 
 def test_a_world_is_written_down_and_taken_up_equal() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from stenotest.slurm_polls import facts_of, poll
 
 from steno.engine.providers.slurm.witnesses import ACCOUNTING, CONTROLLER, together
@@ -11,6 +12,8 @@ from steno.engine.state.run import Run
 
 SACCT = ("sacct", "-X", "-D", "-P", "-n", "-j", "9", "-o", "JobID,State,ExitCode,Submit,Start,End,NodeList,JobName")
 SQUEUE = ("squeue", "-h", "-t", "all", "-o", "%i|%T|%r|%V|%j")
+SCONTROL = ("env", "STENO_ACCOUNTING=none", "scontrol", "-o", "show", "job")
+ENDS = ("env", "STENO_ACCOUNTING=none", "grep", "-rHs", "", "/home/u/steno/ends")
 TIMES = "2026-11-28T12:00:01|2026-11-28T12:00:02|2026-11-28T12:00:02"
 
 
@@ -47,3 +50,18 @@ def test_the_controllers_spelling_of_a_name_stands() -> None:
     assert both.name == spelt
     assert together(both, {CONTROLLER: None, ACCOUNTING: accounted}).name == spelt
     assert together(accounted, {ACCOUNTING: accounted}).name == accounted.name
+
+
+@pytest.mark.parametrize("status", [143, 0])
+def test_without_accounting_a_script_has_the_last_word_only_once_the_controller_has_none(status: int) -> None:
+    """A cancelled job's script writes what SIGTERM made of it while the controller still says COMPLETING."""
+    job = "JobId=9 JobName=x UserId=u(0) JobState={} Reason=None Restarts=0 ExitCode={} SubmitTime=2026-11-28T12:00:01"
+    wrote = f"/home/u/steno/ends/9:{status} 1795867205 run x\n"
+    rounds = [(SCONTROL, job.format("COMPLETING", "0:0")), (ENDS, wrote), (SCONTROL, job.format("CANCELLED", "0:15"))]
+    polls = [(at, poll(86_400 * 9 + at, *answer)) for at, answer in enumerate(rounds, 1)]
+    (going,) = replay_polls(polls[:2]).runs
+    (stopped,) = replay_polls(polls).runs
+    assert (going.state, going.reason) == ("finishing", None)
+    assert (stopped.state, stopped.reason, stopped.exit_status) == ("stopped", "stopped_by_user", None)
+    (forgotten,) = replay_polls([*polls[:2], (3, poll(86_400 * 9 + 3, SCONTROL, ""))]).runs
+    assert (forgotten.state, forgotten.exit_status) == (("failed", 143) if status else ("succeeded", 0))
