@@ -197,12 +197,23 @@ def test_a_view_is_saved_opened_and_deleted(towned: Served, see: See) -> None:
     assert seen.complaints == []
 
 
+# Whether each window is open when it is put on the page: a key typed after that is its own.
+OPEN_AT_ONCE = """() => {
+  window.opened = [];
+  new MutationObserver((changes) => changes.forEach(({addedNodes}) => addedNodes.forEach((node) => {
+    const window_ = node.nodeType === 1 && (node.matches("dialog") ? node : node.querySelector("dialog"));
+    if (window_) window.opened.push(window_.open);
+  }))).observe(document.body, {childList: true, subtree: true});
+}"""
+
+
 def test_the_palette_finds_runs_machines_pages_and_levers(towned: Served, see: See) -> None:
     """Opened by Ctrl-K, also from a field; arrows choose, Enter goes; a lever opens its window."""
     seen = see(towned.url)
     Levers(seen.page)
     page = seen.go("/runs")
     page.get_by_label("Search").focus()
+    page.evaluate(OPEN_AT_ONCE)
     page.keyboard.press("Control+k")
     field = page.get_by_role("combobox", name="Run, machine, page or lever")
     assert page.locator("li[aria-selected=true]").inner_text().split()[1] == "Overview"
@@ -228,6 +239,8 @@ def test_the_palette_finds_runs_machines_pages_and_levers(towned: Served, see: S
     page.get_by_text("Nothing has “nothing like it” in its name.").wait_for()
     page.keyboard.press("Control+k")
     seen.until("document.querySelector('.palette') === null")
+    opened = page.evaluate("window.opened")
+    assert len(opened) == 5 and all(opened), "a window is on the page before it takes keys"
     assert seen.complaints == []
 
 

@@ -1,11 +1,11 @@
 // A confirmation before an action that costs or stops something, and a message after it.
-import { html, useEffect, useRef } from "../core/dom.js";
+import { html, useLayoutEffect, useRef } from "../core/dom.js";
 import { store, useStore } from "../core/store.js";
 
 // `<${Sheet} title="Keys" onClose=${…}>`: a modal window; Escape and the backdrop close it.
 export function Sheet({ title, onClose, children }) {
   const at = useRef(null);
-  useEffect(() => { at.current.showModal(); }, []);
+  useLayoutEffect(() => { at.current.showModal(); }, []); // before a frame is drawn: the next key is typed into it
   const click = (event) => { if (event.target === at.current) at.current.close(); };
   return html`<dialog class="sheet" ref=${at} aria-label=${title} onClose=${onClose} onClick=${click}><h2>${title}</h2>${children}</dialog>`;
 }
