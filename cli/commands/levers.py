@@ -17,6 +17,7 @@ from steno.cli.wiring.output import hint, show
 from steno.cli.wiring.time_arguments import length as length_of
 from steno.cli.wiring.view import caught_up_view
 from steno.engine.errors import LeverNotFound
+from steno.engine.state.gpu_name import model_of
 from steno.engine.state.levers import SHORT, Lever, lasts, nothing_to_stop, sentence, stopped_by
 from steno.engine.state.levers import scope as scope_of
 from steno.engine.wire import money as dollars
@@ -169,7 +170,7 @@ def pulled(app: App, record: Record, action: LeverAction, why: str, **fields: An
         hint("the same was in force already")
     with caught_up_view(record) as view:
         about = lever_object(view, made, app.clock.now())
-        owner = f"user/{made.user}" if made.user is not None else f"gpu/{(made.gpu or '').upper()}"
+        owner = f"user/{made.user}" if made.user is not None else f"gpu/{model_of(made.gpu or '')}"
         nobody = None if owner == "gpu/" else unknown_owner(owner, view.state)
     waiting = f"; it is about {count(len(about.runs), 'run')} now: {', '.join(about.runs)}" if about.runs else ""
     show(app, wire(about), f"{sentence(Lever(position=0, at=about.at, pulled=made))}{waiting}")

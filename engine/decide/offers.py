@@ -11,6 +11,8 @@ from steno.engine.wire import DOLLAR
 
 AGAIN: Final = MINUTE  # the provider is not asked the same more often
 FRESH: Final = 3 * MINUTE  # an older answer says nothing
+_USUAL: Final = {"cpu": Range(2), "memory": Range(8), "disk": Range(100)}
+"""What every offer has (memory and disk in GB): a task that asks for no more does not lack an offer for it."""
 
 
 def without_offer(situation: Situation, run: Run) -> PlanAnswer | None:
@@ -58,11 +60,15 @@ def _limits(terms: Requirements) -> Iterator[str]:
         yield f"max_price {terms.max_price / DOLLAR:g}"
     names = ("backends", "regions", "instance_types", "fleets")
     yield from (f"{name} {' or '.join(given)}" for name in names if (given := getattr(terms, name)))
+    if terms.spot is not None:
+        yield f"spot_policy {terms.spot}"
     models = " or ".join(dict.fromkeys((*terms.gpu, *terms.fallback)))
     counts = "" if terms.gpu_counts in {ANY, Range(1), Range(1, 1)} else f"{terms.gpu_counts}"
-    if models:
-        yield ":".join(filter(None, (f"gpu {models}", counts)))
+    if models or terms.gpu_vendor:
+        yield f"gpu {':'.join(filter(None, (terms.gpu_vendor, models, counts)))}"
     elif counts and terms.gpu_counts != Range(0):
         yield f"number of GPUs {counts}"
     memories = (("memory of a GPU", terms.gpu_memory), ("memory of all GPUs", terms.total_gpu_memory))
     yield from (f"{name} {size} GB" for name, size in memories if size != ANY)
+    sizes = (("cpu", terms.cpus, ""), ("memory", terms.memory, " GB"), ("disk", terms.disk, " GB"))
+    yield from (f"{name} {size}{unit}" for name, size, unit in sizes if not size.contains(_USUAL[name]))

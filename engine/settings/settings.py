@@ -197,7 +197,7 @@ def _toml(path: Path, table: Table) -> Values:
         if known is None:
             known_names = "`steno config` lists them all"
             if name.startswith("limits."):
-                known_names = "limits are [limits.user.NAME], or project, gpu or label, with " + _LIMITS
+                known_names = "limits are [limits.user.NAME], or project, gpu (a model) or label, with " + _LIMITS
             raise NotConfigured(f"{path} has an unknown setting {name}; {known_names}")
         parts = value if isinstance(value, list) else [value]
         if any(not isinstance(part, str | int) or (isinstance(part, bool) and known.parse is None) for part in parts):

@@ -36,6 +36,7 @@ from steno.engine.settings.values import (
     webhook,
     whole,
 )
+from steno.engine.state.gpu_name import model_of
 from steno.events.clock import parse_duration
 
 
@@ -191,9 +192,9 @@ GENERAL: tuple[Known, ...] = (
 _FAMILIES = (
     (re.compile(r"rates\.[A-Za-z0-9][A-Za-z0-9_-]*"), rate),
     (re.compile(r"billing\.[a-z][a-z0-9_-]*\.(minimum|granularity)"), parse_duration),
-    (re.compile(r"limits\.(user|project|gpu|label)\..+\.(budget|daily)"), limit_usd),
-    (re.compile(r"limits\.(user|project|gpu|label)\..+\.gpu_hours"), limit_hours),
-    (re.compile(r"limits\.(user|project|gpu|label)\..+\.(machines|runs)"), limit_count),
+    (re.compile(r"limits\.((user|project|label)\..+|gpu\.[^:]+)\.(budget|daily)"), limit_usd),
+    (re.compile(r"limits\.((user|project|label)\..+|gpu\.[^:]+)\.gpu_hours"), limit_hours),
+    (re.compile(r"limits\.((user|project|label)\..+|gpu\.[^:]+)\.(machines|runs)"), limit_count),
     (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.url"), route_url),
     (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.on"), alerts),
     (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.mine"), one_of("true", "false")),
@@ -256,7 +257,7 @@ class Table:
             name = rates.get(name.lower(), "rates." + name.removeprefix("rates.").upper())
         if name.startswith("limits.gpu."):
             model, dot, key = name.removeprefix("limits.gpu.").rpartition(".")
-            name = f"limits.gpu.{model.upper()}{dot}{key}"
+            name = f"limits.gpu.{model_of(model)}{dot}{key}"
         setting = next((known for known in self.known if known.name == name), None)
         if setting is not None:
             return setting

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from steno.engine.state.gpu_name import model_of
 from steno.engine.state.run import Run
 from steno.engine.state.vm import Vm
 from steno.events.clock import format_second
@@ -39,10 +40,10 @@ def matches(lever: LeverPulled, run: Run) -> bool:
     terms = run.terms
     if terms is None or run.archive is not None or lever.action == "keep":
         return False
-    models = {model.casefold() for model in (*terms.gpu, *terms.fallback)}
+    models = set(map(model_of, (*terms.gpu, *terms.fallback)))
     return (
         lever.user in (None, terms.submitter)
-        and (lever.gpu is None or lever.gpu.casefold() in models)
+        and (lever.gpu is None or model_of(lever.gpu) in models)
         and is_of(lever, f"{run.provider}/{run.project}" if run.project else run.provider)
         and lever.state in (None, run.state.value)
         and lever.vm_id in (None, run.vm_id)

@@ -7,6 +7,7 @@ from steno.engine.decide.limits import KINDS, budget_of
 from steno.engine.errors import NotConfigured, RefusedByPolicy
 from steno.engine.live.journal import Journal
 from steno.engine.settings.values import limit_usd
+from steno.engine.state.gpu_name import model_of
 from steno.engine.state.policy import Policy
 from steno.engine.state.world import World
 from steno.engine.wire import usd
@@ -32,7 +33,7 @@ def owner_named(text: str) -> str:
     kind, slash, name = text.partition("/")
     if kind not in KINDS or not slash or not name:
         raise ValueError(f"{text} is not an owner: write user/NAME, project/NAME, gpu/MODEL or label/KEY=VALUE")
-    return f"gpu/{name.upper()}" if kind == "gpu" else text
+    return f"gpu/{model_of(name)}" if kind == "gpu" else text
 
 
 def move_budget(journal: Journal, move: BudgetMoved, look: Look) -> int:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from steno.engine.errors import Conflict, LeverNotFound, SourceNotFound
 from steno.engine.live.journal import Journal
 from steno.engine.state.archives import refuse_archive
+from steno.engine.state.gpu_name import model_of
 from steno.engine.state.levers import SHORT, Lever, lasts, nothing_to_stop, stopped_by
 from steno.engine.state.policy import DAY
 from steno.engine.state.states import State, VmState
@@ -61,6 +62,8 @@ def refuse_form(wanted: LeverPulled) -> None:
         raise UnreadableInput(f"`{empty[0]}` is empty: name it, or leave it out")
     if wanted.action == "keep" and given != _FIELDS["keep"]:
         raise UnreadableInput("keep needs a machine (`vm_id`) and how long (`for`)")
+    if ":" in (model := model_of(wanted.gpu or "")):
+        raise UnreadableInput(f"`gpu` is a model without a number: {model.partition(':')[0]}, not {wanted.gpu}")
     if wanted.state not in (None, *State):
         raise UnreadableInput(f"there is no state {wanted.state}; there are {', '.join(State)}")
     if not wanted.why.strip():

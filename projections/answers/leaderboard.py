@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from steno.engine.kernel.rejudge import SUSPECTED, Measured
+from steno.engine.state.gpu_name import model_of
 from steno.engine.wire import Shape, Time
 from steno.projections.answers.judged_kernel import JudgedKernel
 
@@ -57,8 +58,8 @@ def leaderboard(
     dtype: str | None = None,
     limit: int,
 ) -> Leaderboard:
-    """`limit`: places of one board, and length of either list. `gpu`: upper or lower case."""
-    gpu = None if gpu is None else gpu.upper()
+    """`limit`: places of one board, and length of either list. `gpu`: as `model_of` reads it."""
+    gpu = None if gpu is None else model_of(gpu)
     wanted = [
         kernel
         for kernel in kernels

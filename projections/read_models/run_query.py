@@ -9,6 +9,7 @@ from zlib import crc32
 import msgspec
 from sqlalchemy import ColumnElement, Select, bindparam, func, or_, select, text, tuple_
 
+from steno.engine.state.gpu_name import model_of
 from steno.engine.state.states import Reason, State
 from steno.engine.wire import Shape
 from steno.events.errors import StenoError
@@ -156,7 +157,7 @@ def _is_known(database: Database, name: str, value: str, values: FilterValues) -
         case "machine":
             return database.first(_MACHINES, **_given(RunQuery(machine=value))[1]) is not None
         case "gpu":
-            return value.strip().lower().partition(":")[0] in map(str.lower, values.gpus)
+            return model_of(value).partition(":")[0] in map(str.upper, values.gpus)
         case _:
             return value in getattr(values, f"{name}s")
 
@@ -182,7 +183,7 @@ def _given(query: RunQuery) -> tuple[tuple[str, ...], dict[str, str | int]]:
     if "words" in parameters:
         parameters["words"] = _anywhere(str(parameters["words"]))
     if query.gpu is not None:
-        parameters["gpu"] = f"\n{_text(query.gpu.strip().lower())}\n"
+        parameters["gpu"] = f"\n{_text(model_of(query.gpu).lower())}\n"
     return tuple(given), parameters
 
 

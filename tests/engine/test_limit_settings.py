@@ -21,10 +21,10 @@ def policy(folder: Path, toml: str, provider: str = "dstack") -> Policy:
 
 
 def test_limits_are_read_by_owner(tmp_path: Path) -> None:
-    """Names may have dots and signs, GPU models ignore case, and `off` lifts a limit."""
+    """Names may have dots and signs, a GPU is read as `model_of` does, and `off` lifts a limit."""
     toml = (
         '[limits.user.alice]\nbudget = "$500"\ndaily = 20\nruns = 2\nmachines = "off"\n[limits.user."a.b"]\nruns = 0\n'
-        '[limits.gpu.mi300x]\ngpu_hours = 1.5\n[limits.label."team=vision"]\nmachines = 4\n'
+        '[limits.gpu."amd:mi300x"]\ngpu_hours = 1.5\n[limits.label."team=vision"]\nmachines = 4\n'
     )
     assert policy(tmp_path, toml).limits == (
         OwnerLimit(owner="gpu/MI300X", gpu_hours=1_500_000),
@@ -46,6 +46,7 @@ def test_limits_are_read_by_owner(tmp_path: Path) -> None:
             "{file} has an unknown setting limits.user.a.rnus; limits are",
         ),
         ("[limits.usr.a]\nruns = 1", "{file} has an unknown setting limits.usr.a.runs; limits are [limits.user.NAME]"),
+        ('[limits.gpu."a:8"]\nruns = 1', "{file} has an unknown setting limits.gpu.a:8.runs; limits are"),
         ("[limits.gpu.a]\nruns = 1\n[limits.gpu.A]\nruns = 2", "{file} has limits.gpu.A.runs twice; GPU models are"),
     ],
 )

@@ -152,6 +152,9 @@ def test_an_unknown_value_is_an_error_that_names_the_known_ones() -> None:
     row = RunRow("r", "p", None, "n", user="ann", project="p", source="s", gpu="\nmi300x\nmi300x:2\n", vm_id="aaaa-1")
     with stored([row]) as store:
         check_known(store, RunQuery(user="ann", project="p", source="s", gpu="mi300x:9", machine="two", state="lost"))
+        for gpu in ("amd:MI300X", "AMD Instinct MI300X VF", "amd:mi300x:2"):
+            check_known(store, RunQuery(gpu=gpu))
+            assert [run_id for run_id, _ in find(store, RunQuery(gpu=gpu), 9)] == ["r"]
         for wrong, message in (
             ({"user": "bob"}, "unknown user 'bob'; known: ann"),
             ({"gpu": "H100"}, "unknown gpu 'H100'; known: MI300X"),

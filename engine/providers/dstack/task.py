@@ -21,6 +21,7 @@ from steno.engine.providers.dstack.words import MARK
 from steno.engine.providers.kind import TaskProfile
 from steno.engine.providers.task import Draft, check_name, read_task_file, resolve_env
 from steno.engine.settings.settings import Settings
+from steno.engine.state.gpu_name import model_of
 from steno.events.clock import SECOND
 from steno.events.installation import installing
 
@@ -131,6 +132,7 @@ def _check_model(task: Mapping[str, object], where: str, fallback: Sequence[str]
     model = validated(TaskConfiguration, for_dstack(task), where, set(TaskConfiguration.model_fields))
     if model.working_dir is not None and not str(model.working_dir).startswith("/"):
         raise TaskInvalid(f"{where}: working_dir must be absolute, not {model.working_dir!r}")
+    _check_gpu(at(task, "resources", "gpu"), where)
     if needs_image(task, fallback):
         raise TaskInvalid(
             f"{where}: `image` is missing: dstack's default image supports only NVIDIA GPUs; for an AMD GPU write for "
@@ -188,6 +190,20 @@ def _gpu_spec(gpu: object) -> Any:
         return None if gpu is None else GPUSpec.model_validate(gpu)
     except (ValueError, TypeError, AttributeError):
         return None
+
+
+def _check_gpu(gpu: object, where: str) -> None:
+    """TaskInvalid for a number that no machine has, and for a model by another name than dstack's."""
+    spec = _gpu_spec(gpu)
+    for model in () if spec is None else spec.name or ():
+        if (known := model_of(model)) != model.upper():
+            raise TaskInvalid(f"{where}: `resources.gpu`: dstack has no GPU {model!r}; write {known}")
+    counts = None if spec is None else spec.count
+    if counts is not None and ((counts.min or 0) < 0 or (counts.max == 0 and spec.name)):
+        raise TaskInvalid(
+            f"{where}: `resources.gpu`: no machine has {counts.min} GPUs{' of a model' if spec.name else ''}; write a "
+            "number of at least 1, or `gpu: 0` for a machine without"
+        )
 
 
 def _is_other_makers(gpu: object) -> bool:

@@ -39,6 +39,8 @@ def placed(decisions: Any) -> list[types.RunPlaced]:
         ({}, []),
         ({"user": "ada"}, ["run-b"]),
         ({"gpu": "mi210"}, ["run-a"]),
+        ({"gpu": "amd:MI210"}, ["run-a"]),
+        ({"gpu": "AMD Instinct MI210"}, ["run-a"]),
         ({"source": "dstack/main"}, []),
         ({"source": "dstack"}, []),
         ({"source": "slurm"}, ["run-a", "run-b"]),

@@ -1,5 +1,7 @@
 """A run for which the provider has no offer: it takes nothing from the runs that have one."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -203,7 +205,8 @@ def test_the_sentence_says_what_was_answered_and_what_helps() -> None:
     [
         ("mi300x", "gpu mi300x"),
         ("MI300X:1", "gpu MI300X"),
-        ("amd:MI300X:1..", "gpu MI300X"),
+        ("amd:MI300X:1..", "gpu amd:MI300X"),
+        ("nvidia", "gpu nvidia"),
         ("MI300X:16", "gpu MI300X:16"),
         ("MI300X:0", "gpu MI300X:0"),
         ("MI300X,MI210:4..6", "gpu MI300X or MI210:4..6"),
@@ -212,14 +215,32 @@ def test_the_sentence_says_what_was_answered_and_what_helps() -> None:
     ],
 )
 def test_the_sentence_names_the_number_and_the_memory_of_the_gpus(gpu: str, limits: str) -> None:
+    assert _given_up({"resources": {"gpu": gpu}}) == f"dstack has no offer for it ({limits}), and `queue.patience` is 0"
+
+
+def _given_up(fields: dict[str, Any]) -> str:
+    """Why a task with these fields is given up that has no offer."""
     stage = Simulation(Policy(queue_patience=0, budget_total=None))
-    stage.request("h", resources={"gpu": gpu})
+    stage.request("h", **fields)
     situation = Situation(state=stage.world.state, source=SOURCE, policy=stage.policy, now=stage.now)
     ((_, _, key),) = unanswered(situation)
     stage.tell(types.PlanAnswered(source=SOURCE, requirement=key, offers=0))
     (failed,) = stage.settle()
     assert isinstance(failed, types.SubmitFailed)
-    assert failed.error == f"dstack has no offer for it ({limits}), and `queue.patience` is 0"
+    return failed.error
+
+
+@pytest.mark.parametrize(
+    ("fields", "limits"),
+    [
+        ({"resources": {"cpu": "64", "memory": "900GB..", "disk": "2TB"}}, "cpu 64, memory 900.. GB, disk 2048 GB"),
+        ({"resources": {"cpu": "..1", "memory": "4GB..", "disk": "100GB.."}}, "cpu ..1"),
+        ({"spot_policy": "spot"}, "spot_policy spot"),
+    ],
+)
+def test_the_sentence_names_what_else_the_task_asked_for(fields: dict[str, object], limits: str) -> None:
+    """Processors, memory and disk where they ask for more than every machine has, or for less."""
+    assert _given_up(fields) == f"dstack has no offer for it ({limits}), and `queue.patience` is 0"
 
 
 def test_a_plan_changes_nothing_but_what_is_known_of_offers() -> None:

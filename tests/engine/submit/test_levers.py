@@ -5,6 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+import pytest
 from stenotest.decided_record import DecidedRecord
 
 from steno.engine.errors import LeverNotFound
@@ -12,8 +14,9 @@ from steno.engine.live.journal import Journal
 from steno.engine.live.live_world import LiveWorld
 from steno.engine.providers.registry import READINGS
 from steno.engine.state.world import World
-from steno.engine.submit.levers import Look, pull, release
+from steno.engine.submit.levers import Look, pull, refuse_form, release
 from steno.events.clock import SystemClock
+from steno.events.errors import UnreadableInput
 from steno.events.levers import LeverPulled
 from steno.events.store.record import Record
 
@@ -50,3 +53,11 @@ def test_of_equal_requests_at_once_one_is_recorded(tmp_path: Path) -> None:
         assert sorted(four.map(releases, [lever_id] * 4)) == [False, False, False, True]
     names = [stored.type for stored in site.record.read()]
     assert (names.count("LeverPulled"), names.count("LeverReleased")) == (1, 1)
+
+
+def test_a_lever_takes_a_model_and_no_number() -> None:
+    """A pause of eight GPUs would hold back nothing, and a run asks for a range."""
+    wanted = LeverPulled(lever_id="l", action="pause", why="x", by="ada", gpu="amd:mi300x:8")
+    with pytest.raises(UnreadableInput, match="`gpu` is a model without a number: MI300X, not amd:mi300x:8"):
+        refuse_form(wanted)
+    refuse_form(msgspec.structs.replace(wanted, gpu="amd:mi300x"))

@@ -82,6 +82,11 @@ def test_the_example_as_first_printed_is_told_what_it_lacks() -> None:
         ({"commands": []}, ["`commands` is missing"]),
         ({"resources": {"gpu": "MI300X:1"}}, ["`image` is missing", "rocm"]),
         ({"resources": {"gpu": "amd:8"}}, ["`image` is missing"]),
+        ({"resources": {"gpu": "MI300X:0"}}, ["`resources.gpu`: no machine has 0 GPUs of a model", "at least 1"]),
+        ({"resources": {"gpu": {"name": "MI300X", "count": 0}}}, ["`resources.gpu`", "0 GPUs of a model"]),
+        ({"resources": {"gpu": "MI300X:-1"}}, ["`resources.gpu`: no machine has -1 GPUs", "`gpu: 0`"]),
+        ({"resources": {"gpu": "-1"}}, ["`resources.gpu`: no machine has -1 GPUs"]),
+        ({"resources": {"gpu": "AMD Instinct MI300X VF"}}, ["no GPU 'AMDInstinctMI300XVF'; write MI300X"]),
         ({"image": "i", "registry_auth": {"username": "u", "password": "${{ env.PW }}"}}, ["env.PW"]),
     ],
 )
