@@ -50,7 +50,6 @@ def budget_command() -> None:
       steno budget --by user
       steno budget --json | jq -r .remaining_usd
       steno budget move 100 --from user/alice --to user/bob --why "deadline"
-      AMD_GRANT_CREDITS_TOTAL=500 steno budget
     """
 
 

@@ -96,6 +96,7 @@ def in_full(vm: VmObject, machine: Vm, names: Mapping[str, str], until: int) -> 
         ("state", verdict(vm, machine)),
         ("what", what(machine)),
         ("where", place(machine)),
+        ("address", facts.hostname or "–"),
         ("fleet", facts.fleet or "–"),
         *([] if archive is None else [("archive", f"{archive}, up to {words.moment(until)}; no budget counts it")]),
         ("ours", "yes" if machine.ours else "no: Steno never stops it, and it does not count towards vms.max"),

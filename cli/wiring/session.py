@@ -35,8 +35,10 @@ from steno.engine.runtime.signals import stoppable
 from steno.engine.state.facts import Blame
 from steno.engine.state.inventory import race_of
 from steno.engine.state.run import Run
+from steno.engine.state.policy import Policy
 from steno.engine.state.sources import observability
 from steno.engine.state.states import State
+from steno.engine.state.world import policy_of
 from steno.engine.submit.requests import request_stop, submit
 from steno.events import types
 from steno.events.clock import SECOND
@@ -85,7 +87,7 @@ class RunSession:
         requested); `TaskInvalid`, `NameInUse`, `ProjectNotFound` (refused: the run has ended); `ProviderUnreachable`,
         `ProviderRefused`, `ProviderError` (it stays requested; the message says what to do).
         """
-        journal, provider, policy = self._recorder.journal, self._provider, self._recorder.policy
+        journal, provider, policy = self._recorder.journal, self._provider, self._policy()
         accepted = submit(
             journal,
             run_id=run_id,
@@ -125,6 +127,15 @@ class RunSession:
             state="queued" if queued else "requested",
             queued=queued,
         )
+
+    def _policy(self) -> Policy:
+        """What a submission must fit: the policy of the process that acts, and a smaller budget of this shell."""
+        own = self._recorder.policy
+        if self._recorder.hold():
+            return own
+        there = policy_of(self._recorder.world.state, self._provider.source)
+        totals = [total for total in (own.budget_total, there.budget_total) if total is not None]
+        return msgspec.structs.replace(there, budget_total=min(totals, default=None))
 
     def stop(self, run: Run, *, abort: bool) -> None:
         """Request the stop and wait until the provider accepts it, or until a run that never reached the provider has

@@ -222,7 +222,9 @@ def policy_for(app: App, view: View, at: str | None) -> Policy:
     for name, field in _OF_THE_BUDGET.items() if at is None else ():
         if getattr(here, field) != getattr(policy, field):
             setting = app.settings.find(name)
-            hint(f"{name} is {setting.value or 'off'} in this shell ({setting.source}), and not in force in the record")
+            both = "; a submission must fit both" if name == "budget.total" and here.budget_total is not None else ""
+            where = f"in this shell ({setting.source}), and not in force in the record"
+            hint(f"{name} is {setting.value or 'off'} {where}{both}")
     if at is None and here.limits != policy.limits:
         hint("the limits by owner of this shell differ from those in force in the record")
     return policy

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,11 @@ The true cost is $0.1412–$0.1461; exact start and end times are unknown.
 def test_machines_are_listed_with_state_time_and_cost(call: InProcess) -> None:
     """A machine that somebody else's fleet made is marked: Steno never ends it."""
     assert call("vms", "--all").stdout.splitlines() == LISTED.splitlines()
+
+
+def test_the_page_of_a_machine_has_its_address(call: InProcess) -> None:
+    """It is how a person finds it at the cloud."""
+    assert re.search(r"^address +127\.0\.22\.14$", call("vms", "lab-fleet-0").stdout, re.MULTILINE)
 
 
 def test_costs_by_run_name_what_no_run_pays(call: InProcess) -> None:

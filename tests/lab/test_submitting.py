@@ -106,3 +106,17 @@ def test_nobody_to_ask(dstack: Lab, steno_at: StenoAt) -> None:
     for output in (wrong, missing):
         assert len(output.err.strip().splitlines()) == 1
     assert dstack.runs(project) == []
+
+
+@pytest.mark.suffices(OLDEST)
+def test_a_submission_must_fit_the_budget_in_force_and_that_of_its_shell(dstack: Lab, steno_at: StenoAt) -> None:
+    """The smaller one decides. Nothing is requested that the recorder would refuse, and `steno budget` names both."""
+    steno = steno_at(dstack, dstack.project())
+    steno.follow(STENO_BUDGET="20")
+    task = steno.task("day-long", ["true"])
+    for shell, left in (("off", "$20.00"), ("10", "$10.00"), ("30", "$20.00")):
+        assert f"left: {left}" in steno("submit", "-f", task, code=6, STENO_BUDGET=shell).err
+    assert steno.json("ps", "--all")["runs"] == []
+    budget = steno("budget", STENO_BUDGET="10")
+    assert "$20.00" in budget.out
+    assert "budget.total is 10 in this shell (STENO_BUDGET), and not in force in the record; a submission" in budget.err
