@@ -22,7 +22,7 @@ from steno.engine.providers.kind import TaskProfile
 from steno.engine.providers.task import Draft, check_name, read_task_file, resolve_env
 from steno.engine.settings.settings import Settings
 from steno.engine.state.gpu_name import model_of
-from steno.events.clock import SECOND
+from steno.events.clock import SECOND, next_due
 from steno.events.installation import installing
 
 _UNION_STEP = re.compile(r"^[a-z_]+\[")
@@ -133,6 +133,9 @@ def _check_model(task: Mapping[str, object], where: str, fallback: Sequence[str]
     if model.working_dir is not None and not str(model.working_dir).startswith("/"):
         raise TaskInvalid(f"{where}: working_dir must be absolute, not {model.working_dir!r}")
     _check_gpu(at(task, "resources", "gpu"), where)
+    for cron in () if model.schedule is None else model.schedule.crons:
+        if next_due((cron,), 0) is None:
+            raise TaskInvalid(f"{where}: `schedule.cron`: {cron!r} is never due; dstack would run the task at once")
     if needs_image(task, fallback):
         raise TaskInvalid(
             f"{where}: `image` is missing: dstack's default image supports only NVIDIA GPUs; for an AMD GPU write for "

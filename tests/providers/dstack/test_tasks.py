@@ -80,6 +80,8 @@ def test_the_example_as_first_printed_is_told_what_it_lacks() -> None:
         ({"type": ["task"]}, ["`type`", "['task']", "type: task"]),
         ({"type": None}, ["`type` is missing"]),
         ({"commands": []}, ["`commands` is missing"]),
+        ({"schedule": {"cron": "0 0 30 2 *"}}, ["`schedule.cron`: '0 0 30 2 *' is never due"]),
+        ({"schedule": {"cron": ["0 3 * * *", "0 0 31 4 *"]}}, ["'0 0 31 4 *' is never due"]),
         ({"resources": {"gpu": "MI300X:1"}}, ["`image` is missing", "rocm"]),
         ({"resources": {"gpu": "amd:8"}}, ["`image` is missing"]),
         ({"resources": {"gpu": "MI300X:0"}}, ["`resources.gpu`: no machine has 0 GPUs of a model", "at least 1"]),
