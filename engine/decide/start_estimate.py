@@ -49,8 +49,12 @@ class StartEstimate(Shape, frozen=True, kw_only=True):
 
 
 def start_estimate(state: World, run: Run, now: int) -> StartEstimate | None:
-    """The estimate at `now` (microseconds, UTC); None: the run started, ended, or never waits."""
+    """The estimate at `now` (microseconds, UTC); None: the run started, ended, never waits, or is held back by a lever or
+    for lack of an offer, however long others waited.
+    """
     since = run.waiting_since
+    if run.held is not None and run.held.why in ("lever", "offer"):
+        return None
     if since is None or run.started_at is not None or run.terminal or run.is_schedule or run.archive is not None:
         return None
     newest = (each for each in islice(state.runs.newest(), LEARNT_FROM) if _kind(each) == _kind(run))

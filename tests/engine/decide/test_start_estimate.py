@@ -6,10 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.row_simulation import RowSimulation
+from stenotest.simulation import SOURCE
 
+from steno.engine.decide.offers import unanswered
+from steno.engine.decide.situation import Situation
 from steno.engine.decide.start_estimate import FEWEST, LEVEL, StartEstimate, hit_rate, start_estimate
 from steno.engine.state.policy import HOUR, Policy
 from steno.events.clock import SECOND
+from steno.events.levers import LeverPulled
+from steno.events.types import PlanAnswered
 
 COUNT = 200
 
@@ -118,3 +123,21 @@ def test_of_few_starts_or_another_kind_nothing_is_said() -> None:
     assert few.unknown == f"it needs {FEWEST} runs of dstack/main without a GPU, and this record has {FEWEST - 1}"
     assert other.unknown == f"it needs {FEWEST} runs of dstack/main on MI300X:1, and this record has 0"
     assert (few.low, few.high, few.low_seconds, few.checked, few.held) == (None, None, None, 0, 0)
+
+
+@pytest.mark.parametrize("held_by", ["offer", "lever"])
+def test_a_run_that_has_no_offer_or_is_paused_has_no_estimate(held_by: str) -> None:
+    """However soon others of its kind started."""
+    town = _town(*[10] * FEWEST)
+    if held_by == "lever":
+        town.stage.tell(LeverPulled(lever_id="l", action="pause", why="x", by="ada"))
+    town.stage.request("a", nodes=2)
+    if held_by == "offer":
+        situation = Situation(state=town.stage.world.state, source=SOURCE, policy=town.stage.policy, now=town.stage.now)
+        ((_, _, key),) = unanswered(situation)
+        town.stage.tell(PlanAnswered(source=SOURCE, requirement=key, offers=0))
+    town.stage.settle()
+    held = town.stage.run("a").held
+    assert held is not None
+    assert held.why == held_by
+    assert _estimate(town, "a") is None
