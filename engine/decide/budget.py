@@ -188,10 +188,10 @@ def left_of(run: Run, state: World) -> int:
 
 
 def worst_case(terms: Requirements, policy: Policy, state: World, now: int = 0) -> WorstCase:
-    """(`max_duration`, else the assumed one) × price × nodes × tasks, and one idle timeout of each machine; of a
+    """(`max_duration`, or the assumed one) × price × nodes × tasks, and one idle timeout of each machine; of a
     schedule, all of it for each firing of the 30 days from `now` on.
     """
-    length = policy.assumed_duration if terms.max_duration is None else terms.max_duration
+    length = longest(terms, policy)
     idle = backstop(terms, policy)  # until the provider ends it, if nobody records
     if idle == OFF:
         idle = policy.assumed_duration
@@ -209,12 +209,21 @@ def worst_case(terms: Requirements, policy: Policy, state: World, now: int = 0) 
     times += "" if terms.tasks == 1 else f" × {terms.tasks} tasks"
     times += "" if not terms.crons else f" × {firings} firings in 30 days"
     origin = "no max_duration, so assumed" if terms.max_duration is None else "max_duration"
+    origin = "`retry` has no end, so assumed" if terms.max_duration != length and terms.repeats else origin
     lines = (
         f"run: {duration(length)} ({origin}) × {rate(guess.hourly)} ({guess.why}){times} = {usd(running)}",
         f"idle after it: {duration(idle)} × {rate(guess.hourly)}{times} = {usd(idling)}",
         f"at worst: {usd(running + idling)}",
     )
     return WorstCase(guess.hourly, idle, running + idling, lines, gpu_time)
+
+
+def longest(terms: Requirements, policy: Policy) -> int:
+    """How long the attempts of a run are taken to last: `max_duration`; the assumed time at least if there is none, or
+    if each failure begins another attempt.
+    """
+    limit = policy.assumed_duration if terms.max_duration is None else terms.max_duration
+    return max(limit, policy.assumed_duration) if terms.repeats else limit
 
 
 def _firings(terms: Requirements, length: int, now: int) -> int:
@@ -321,7 +330,8 @@ def _still(vm: Vm, state: World, policy: Policy, now: int, hourly: int) -> int:
             left = 0
             for occupant in vm.occupants:  # `max_duration` counts from where a run runs
                 run = state.runs.get(occupant.run_id)
-                limit = None if run is None or run.terms is None else run.terms.max_duration
+                terms = None if run is None else run.terms
+                limit = None if terms is None or terms.max_duration is None else longest(terms, policy)
                 began = now if run is None or run.started_at is None else run.started_at
                 own = most if limit is None else limit - (now - began)
                 left = max(left, policy.assumed_duration - (now - began) if own is None else own)

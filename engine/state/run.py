@@ -63,6 +63,7 @@ class Requirements(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     spot: Literal["spot", "on-demand", "auto"] | None = None  # none: not said, which gets an on-demand machine
     creation: Literal["create", "reuse", "reuse-or-create"] = "reuse-or-create"
     retry: bool = False  # its provider itself tries it again: as it was submitted, as often as the task allows
+    repeats: bool = False  # its provider tries it again after it ran, so that `max_duration` bounds one attempt only
     keep_idle: bool = False  # it is not stopped while its GPUs are idle
     idle: int | None = None  # how long its machine may idle after it, microseconds; -1: for ever; None: not said
     max_duration: int | None = None  # microseconds; None: no limit

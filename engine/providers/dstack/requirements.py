@@ -55,6 +55,7 @@ def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] =
         spot=_fitting(task.get("spot_policy"), _Spot),
         creation=_fitting(task.get("creation_policy"), _Creation) or "reuse-or-create",
         retry=task.get("retry") not in (None, False),
+        repeats=_repeats(task.get("retry")),
         idle=idle_of(task.get("idle_duration")),
         max_duration=None if limit == OFF else limit,
         max_price=None if price is None else round(price * DOLLAR),
@@ -68,6 +69,12 @@ def read_terms(configuration: bytes, submitter: str, fallback: tuple[str, ...] =
 
 def _labels(tags: object) -> tuple[str, ...]:
     return tuple(f"{name}={value}" for name, value in tags.items()) if isinstance(tags, dict) else ()
+
+
+def _repeats(retry: object) -> bool:
+    """True if it is tried again after it ran: dstack counts `duration` from the last failure, so there is no end."""
+    events = retry.get("on_events") if isinstance(retry, dict) else None
+    return retry not in (None, False) and (events is None or any(event != "no-capacity" for event in _list(events)))
 
 
 def _plan_of(task: dict[str, Any]) -> str:

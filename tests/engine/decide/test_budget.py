@@ -55,6 +55,20 @@ def test_a_task_without_max_duration_is_taken_to_last_a_day() -> None:
     assert worst.lines[0].startswith("run: 24 h (no max_duration, so assumed)")
 
 
+def test_a_task_that_is_tried_again_after_each_failure_is_taken_to_last_a_day() -> None:
+    """At least: `max_duration` ends an attempt, and the next one begins. So it is while it runs."""
+    terms = limited(retry=True, repeats=True)
+    worst = worst_case(terms, Policy(), world(last=0))
+    assert worst.amount == 24 * HOURLY + 348_250
+    assert worst.lines[0].startswith("run: 24 h (`retry` has no end, so assumed)")
+    longer = worst_case(terms, Policy(assumed_duration=MINUTE), world(last=0))
+    assert longer.lines[0].startswith("run: 1 h (max_duration)")
+    run = a_run("r", State.RUNNING, requested_at=at(0), started_at=at(0), terms=terms, vm_id="vm")
+    busy = machine("vm", (0, VmState.BUSY), occupancies=[on("r", 0)], last=3600)
+    state = world(busy, last=3600, runs=[run])
+    assert committed(state, Policy(), at(3600)) == 23 * HOURLY + 348_250
+
+
 @pytest.mark.parametrize(
     ("terms", "policy", "vm", "price"),
     [

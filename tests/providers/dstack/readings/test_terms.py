@@ -65,11 +65,21 @@ def test_a_task_reads_as_its_terms() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "retry"),
-    [(True, True), ({}, True), ({"on_events": ["error"], "duration": "1h"}, True), (False, False), (None, False)],
+    ("value", "retry", "repeats"),
+    [
+        (True, True, True),
+        ({}, True, True),
+        ({"on_events": ["error"], "duration": "1h"}, True, True),
+        ({"on_events": ["no-capacity", "interruption"]}, True, True),
+        ({"on_events": ["no-capacity"], "duration": "1h"}, True, False),
+        (False, False, False),
+        (None, False, False),
+    ],
 )
-def test_a_task_that_dstack_tries_again_says_so(value: object, retry: bool) -> None:
-    assert read(retry=value).retry is retry
+def test_a_task_that_dstack_tries_again_says_so(value: object, retry: bool, repeats: bool) -> None:
+    """After it ran too: dstack then begins its duration anew, 48 attempts within 6 minutes of `duration: 60s`."""
+    terms = read(retry=value)
+    assert (terms.retry, terms.repeats) == (retry, repeats)
 
 
 @pytest.mark.parametrize(
