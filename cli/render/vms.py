@@ -38,7 +38,8 @@ def listing(vms: Sequence[VmObject], machine: Machine, until: Callable[[Vm], int
     head = ("MACHINE", "STATE", "GPU", "WHERE", "$/H", "UP", "RUNS", "COST", "ID")
     rows = []
     names = Counter(called(vm) for vm in vms)
-    shared = {name: _apart([vm for vm in vms if called(vm) == name], machine) for name in names if names[name] > 1}
+    shared = [[vm for vm in vms if called(vm) == name] for name in names if names[name] > 1]
+    where = _apart(shared, machine) if shared else lambda vm: machine(vm.vm_id).facts.backend or vm.provider_id
     for vm in vms:
         folded, ended = machine(vm.vm_id), _ended(vm)
         end = until(folded) if ended is None else parse_time(ended)
@@ -48,7 +49,7 @@ def listing(vms: Sequence[VmObject], machine: Machine, until: Callable[[Vm], int
                 paint.cut(called(vm), 32) + (paint.dim(mark) if mark else ""),
                 verdict(vm, folded),
                 what(folded),
-                shared[called(vm)][vm.vm_id] if called(vm) in shared else folded.facts.backend or vm.provider_id,
+                where(vm),
                 words.money(vm.price_usd_per_hour),
                 duration(max(0, end - folded.created)),
                 str(len(vm.runs)),
@@ -61,13 +62,15 @@ def listing(vms: Sequence[VmObject], machine: Machine, until: Callable[[Vm], int
     return paint.fitted(head, rows, columns, right=(4, 5, 6, 7), spare=spare)
 
 
-def _apart(vms: Sequence[VmObject], machine: Machine) -> dict[str, str]:
-    """The fact that distinguishes machines of the same name: source, cloud and region, address, or provider's id."""
-    each = {vm.vm_id: (vm.source, place(machine(vm.vm_id)), machine(vm.vm_id).facts.hostname or "") for vm in vms}
-    for column in zip(*each.values(), strict=True):
-        if len(set(column)) == len(vms):
-            return dict(zip(each, column, strict=True))
-    return {vm.vm_id: vm.provider_id for vm in vms}
+def _apart(shared: Sequence[Sequence[VmObject]], machine: Machine) -> Callable[[VmObject], str]:
+    """The fact that tells all machines of one name apart: source, cloud and region, address, or provider's id."""
+    facts: tuple[Callable[[VmObject], str], ...] = (
+        lambda vm: vm.source,
+        lambda vm: place(machine(vm.vm_id)),
+        lambda vm: machine(vm.vm_id).facts.hostname or "–",
+    )
+    apart = (fact for fact in facts if all(len(set(map(fact, vms))) == len(vms) for vms in shared))
+    return next(apart, lambda vm: vm.provider_id)
 
 
 def place(machine: Vm) -> str:

@@ -49,8 +49,8 @@ class StartEstimate(Shape, frozen=True, kw_only=True):
 
 
 def start_estimate(state: World, run: Run, now: int) -> StartEstimate | None:
-    """The estimate at `now` (microseconds, UTC); None: the run started, ended, never waits, or is held back by a lever or
-    for lack of an offer, however long others waited.
+    """The estimate at `now` (microseconds, UTC); None: the run started, ended, never waits, or is held back by a lever
+    or for lack of an offer, however long others waited.
     """
     since = run.waiting_since
     if run.held is not None and run.held.why in ("lever", "offer"):

@@ -222,19 +222,21 @@ def test_a_command_is_never_broken(before: list[str], columns: int) -> None:
 @pytest.mark.parametrize(
     ("first", "second", "cells"),
     [
-        ({"backend": "runpod"}, {}, ("runpod atl1", "amddevcloud atl1")),
-        ({"region": "nyc1"}, {}, ("amddevcloud nyc1", "amddevcloud atl1")),
-        ({}, {}, ("host-m1", "host-m2")),
-        ({"hostname": None}, {"hostname": None}, ("m1", "m2")),
+        ({"backend": "runpod"}, {}, ("runpod atl1", "amddevcloud atl1", "amddevcloud atl1")),
+        ({"region": "nyc1"}, {}, ("amddevcloud nyc1", "amddevcloud atl1", "amddevcloud atl1")),
+        ({}, {}, ("host-m1", "host-m2", "host-m3")),
+        ({"hostname": None}, {"hostname": None}, ("m1", "m2", "m3")),
     ],
 )
 def test_where_tells_two_machines_of_one_name_apart(
-    first: dict[str, str], second: dict[str, str], cells: tuple[str, str]
+    first: dict[str, str], second: dict[str, str], cells: tuple[str, ...]
 ) -> None:
-    """By cloud and region, else by address, else by the provider's id; the source is the same here."""
+    """By cloud and region, else by address, else by the provider's id; the source is the same here. The column has the
+    same fact of a machine whose name is its own.
+    """
     made = Simulation()
-    made.machines(vm_row("m1", **first), vm_row("m2", **second))
-    vms = [made.vm("m1"), made.vm("m2")]
+    made.machines(vm_row("m1", **first), vm_row("m2", **second), vm_row("m3", name="alone"))
+    vms = [made.vm("m1"), made.vm("m2"), made.vm("m3")]
     state = made.world.state
     costs = Costs(state)
     table = listing([vm_object(vm, costs.bill(vm.vm_id)) for vm in vms], state.vms.__getitem__, lambda _: made.now, 200)
