@@ -83,13 +83,14 @@ class SourceView(Shape, frozen=True, kw_only=True):
     observability: Observability
     last_answered: Time | None  # None if it never did
     blind: Annotated[
-        GapKind | None, Meta(description="Of a blind source: whether it is polled and does not answer, or not polled.")
+        GapKind | None, Meta(description="Of a source that does not answer: whether it is polled, or not polled.")
     ]
 
 
 def source_view(source: Source, now: int) -> SourceView:
     seen, gap = observability(source, now), open_blind(source, now)
-    blind = None if seen is not Observability.BLIND else GapKind.NO_ANSWER if gap is None else gap.kind
+    unknown = GapKind.NO_ANSWER if seen is Observability.BLIND else None
+    blind = None if seen is Observability.FRESH else unknown if gap is None else gap.kind
     return SourceView(name=source.name, observability=seen, last_answered=source.last_answered, blind=blind)
 
 
