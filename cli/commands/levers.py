@@ -108,6 +108,8 @@ def resume_command(app: App, levers: tuple[str, ...], why: str, **scope: str | N
 
     me, position, released = getpass.getuser(), 0, []
     given = {name: value for name, value in scope.items() if value is not None}
+    if "gpu" in given:
+        scope["gpu"] = model_of(given["gpu"])
     with app.writing(create=False) as record:
         with caught_up_view(record) as view:
             chosen = [lever_named(view.state, word, app.clock.now()) for word in dict.fromkeys(levers)]

@@ -116,6 +116,7 @@ def pull(journal: Journal, wanted: LeverPulled, look: Look) -> tuple[LeverPulled
     """The lever in force, and the position of its event; None: it was in force already. Raises as `refuse_pull`, and
     `Conflict` if it stops only what is there, and nothing is.
     """
+    wanted = replace(wanted, gpu=None if wanted.gpu is None else model_of(wanted.gpu))
     while True:
         version = journal.record.version(STREAM)
         with look() as (state, now):

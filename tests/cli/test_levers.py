@@ -154,3 +154,11 @@ def test_a_lever_that_cannot_be_pulled_is_one_line(site: tuple[DecidedRecord, In
         assert text in refused.stderr
     site[0].live.catch_up()
     assert "LeverPulled" not in {event.type for event in site[0].record.read()}
+
+
+def test_a_lever_by_gpu_is_found_again_however_the_gpu_is_written(steno: Steno) -> None:
+    """By `pause`, which pulls it once, and by `resume`."""
+    assert "MI300X" in steno("pause", "--gpu", "amd:mi300x", "--why", "maintenance").stdout
+    assert "already" in steno("pause", "--gpu", "MI300X", "--why", "once more").stderr
+    assert steno("resume", "--gpu", "AMD Instinct MI300X VF").returncode == 0
+    assert types(steno).count("LeverPulled") == 1
