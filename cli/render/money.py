@@ -41,9 +41,11 @@ def costs_table(report: CostReport, columns: int) -> str:
     rows = [_row(row, lines, spot=spot) for row in (*report.rows, report.total)]
     rows[-1] = tuple(paint.bold(cell) for cell in rows[-1])
     last = len(head) - 1
-    spare = [last - 1, *([last - 2] if spot else []), *reversed(range(1, 1 + len(lines)))]
+    # First what no sum needs: the time, the spot part, the parts of busy.
+    amounts = sorted(reversed(range(1, 1 + len(lines))), key=lambda column: lines[column - 1] not in _PARTS)
+    spare = [last - 1, *([last - 2] if spot else []), *amounts]
     drawn = [paint.fitted(head, rows, columns, right=range(1, last + 1), spare=spare)]
-    if _PARTS[0] in lines:
+    if _PARTS[0].upper() in drawn[0]:
         drawn.append(paint.dim("Working, idle inside and unknown are the parts of busy, by samples of the GPUs."))
     if report.archived_usd:
         drawn.append(paint.dim(f"{short(report.archived_usd)} of the total is from archives; no budget counts it"))

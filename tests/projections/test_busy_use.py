@@ -104,7 +104,7 @@ def test_people_see_the_parts_where_samples_say_anything(tmp_path: Path) -> None
         (run,) = telling.store.runs.all()
         assert b'"busy":' not in run.object
         sampled(telling, [90] + [90] * 60 + [0] * 30, 100)
-        after = costs_table(costs(telling.caught_up(), "user").report, 200)
+        after, narrow = (costs_table(costs(telling.caught_up(), "user").report, width) for width in (200, 26))
         (run,) = telling.store.runs.all()
         days = idle_inside(seen(telling))
     assert [day.idle_inside_usd for day in days] == [0] * 6 + [497_500]
@@ -112,6 +112,8 @@ def test_people_see_the_parts_where_samples_say_anything(tmp_path: Path) -> None
     assert "parts of busy" not in before
     assert after.split("\n")[0].split()[1:6] == ["BUSY", "WORKING", "IDLE", "INSIDE", "UNKNOWN"]
     assert "parts of busy" in after
+    assert "BUSY" in narrow
+    assert "parts of busy" not in narrow
     busy = _run(run.object).busy
     assert busy is not None
     assert (busy.working_seconds, busy.idle_inside_seconds, round(busy.unknown_seconds)) == (1_800, 900, 900)
