@@ -42,7 +42,7 @@ def costs_table(report: CostReport, columns: int) -> str:
     rows[-1] = tuple(paint.bold(cell) for cell in rows[-1])
     last = len(head) - 1
     # First what no sum needs: the time, the spot part, the parts of busy.
-    amounts = sorted(reversed(range(1, 1 + len(lines))), key=lambda column: lines[column - 1] not in _PARTS)
+    amounts = sorted(range(1, 1 + len(lines)), key=lambda column: (lines[column - 1] not in _PARTS, -column))
     spare = [last - 1, *([last - 2] if spot else []), *amounts]
     drawn = [paint.fitted(head, rows, columns, right=range(1, last + 1), spare=spare)]
     if _PARTS[0].upper() in drawn[0]:

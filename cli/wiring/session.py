@@ -34,8 +34,8 @@ from steno.engine.runtime.controllers import watching
 from steno.engine.runtime.signals import stoppable
 from steno.engine.state.facts import Blame
 from steno.engine.state.inventory import race_of
-from steno.engine.state.run import Run
 from steno.engine.state.policy import Policy
+from steno.engine.state.run import Run
 from steno.engine.state.sources import observability
 from steno.engine.state.states import State
 from steno.engine.state.world import policy_of
