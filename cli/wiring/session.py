@@ -129,7 +129,7 @@ class RunSession:
         )
 
     def _policy(self) -> Policy:
-        """What a submission must fit: the policy of the process that acts, and a smaller budget of this shell."""
+        """The policy that a submission must fit: that of the process that acts, with a smaller budget of this shell."""
         own = self._recorder.policy
         if self._recorder.hold():
             return own

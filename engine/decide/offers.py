@@ -12,7 +12,7 @@ from steno.engine.wire import DOLLAR
 AGAIN: Final = MINUTE  # the provider is not asked the same more often
 FRESH: Final = 3 * MINUTE  # an older answer says nothing
 _USUAL: Final = {"cpu": Range(2), "memory": Range(8), "disk": Range(100)}
-"""What every offer has (memory and disk in GB): a task that asks for no more does not lack an offer for it."""
+"""Sizes that every offer has, memory and disk in GB: a task that asks for no more does not lack an offer for it."""
 
 
 def without_offer(situation: Situation, run: Run) -> PlanAnswer | None:

@@ -1,4 +1,4 @@
-"""The name of a GPU as people write it, wherever they may."""
+"""People write the name of a GPU in several ways."""
 
 import pytest
 

@@ -77,7 +77,7 @@ def test_a_task_reads_as_its_terms() -> None:
     ],
 )
 def test_a_task_that_dstack_tries_again_says_so(value: object, retry: bool, repeats: bool) -> None:
-    """After it ran too: dstack then begins its duration anew, 48 attempts within 6 minutes of `duration: 60s`."""
+    """After it ran too: dstack then restarts its duration, with 48 attempts within 6 minutes of `duration: 60s`."""
     terms = read(retry=value)
     assert (terms.retry, terms.repeats) == (retry, repeats)
 
