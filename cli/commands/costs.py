@@ -16,6 +16,7 @@ from steno.cli.wiring.output import emit_csv, hint, show
 from steno.cli.wiring.terminal import columns
 from steno.cli.wiring.time_arguments import length, moment
 from steno.cli.wiring.view import every_cost, policy_for, viewing
+from steno.engine.state.gpu_name import model_of
 from steno.engine.state.policy import MINUTE
 from steno.engine.wire import wire
 from steno.events.errors import RecordNotFound
@@ -317,9 +318,10 @@ def _price(policy: Policy, gpu: str) -> int:
     rates = {
         price.gpu: price.hourly for price in (*type(policy)().assumed, *policy.assumed, *policy.rates) if price.gpu
     }
-    if not gpu.strip() or set(gpu) & set(":, "):
-        raise click.UsageError(f"--gpu: {gpu!r} is not a GPU model; write one model without vendor and number: MI300X")
-    chosen = {name.lower(): hourly for name, hourly in rates.items()}.get(gpu.lower())
+    model = model_of(gpu)
+    if not model or set(model) & set(":, "):
+        raise click.UsageError(f"--gpu: {gpu!r} is not a GPU model; write one model without a number: MI300X")
+    chosen = {name.upper(): hourly for name, hourly in rates.items()}.get(model)
     if chosen is None:
         known = ", ".join(sorted(rates))
         raise click.UsageError(f"no price for {gpu}: set rates.{gpu} to dollars an hour, or name one of {known}")

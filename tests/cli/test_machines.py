@@ -203,7 +203,9 @@ def test_an_estimate_follows_the_settings(call: InProcess) -> None:
     refused = call("estimate", "--gpu", "H100")
     assert refused.exit_code == 2
     assert "no price for H100: set rates.H100" in refused.output
-    for spelled in ("amd:MI300X", "MI300X:2", "MI300X,MI210", ""):
+    for spelled in ("amd:MI300X", "AMD Instinct MI300X VF", "mi300x"):
+        assert call.json(*words, "--gpu", spelled)["cold_usd"] == before["cold_usd"]
+    for spelled in ("amd:MI300X:2", "MI300X:2", "MI300X,MI210", ""):
         refused = call("estimate", "--gpu", spelled)
         assert refused.exit_code == 2
         assert f"--gpu: {spelled!r} is not a GPU model" in refused.output
