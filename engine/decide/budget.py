@@ -37,6 +37,7 @@ class WorstCase(NamedTuple):
     amount: int | None
     lines: tuple[str, ...]  # the arithmetic in words, term by term
     gpu_time: int  # millionths of GPU-hours
+    advice: str = "Give the task a shorter `max_duration`"  # what makes it less
 
 
 class PastSpend(NamedTuple):
@@ -196,6 +197,7 @@ def worst_case(terms: Requirements, policy: Policy, state: World, now: int = 0) 
     if idle == OFF:
         idle = policy.assumed_duration
     # The newest machine of each kind is in memory, and only its price counts.
+    advice = ("Let `retry` cover no-capacity only",) if terms.repeats else ()
     guess = price_of(terms, policy, [vm for vm in state.vms.in_memory() if vm.archive is None])
     firings = _firings(terms, length, now)
     nodes = max(1, terms.nodes) * terms.tasks * firings
@@ -203,7 +205,7 @@ def worst_case(terms: Requirements, policy: Policy, state: World, now: int = 0) 
     gpu_time = _cost((length + idle) * nodes, gpus * DOLLAR)
     if guess is None:
         unknown = "No price of such a machine is known, so the budget does not guard this run."
-        return WorstCase(None, idle, None, (unknown,), gpu_time)
+        return WorstCase(None, idle, None, (unknown,), gpu_time, *advice)
     running, idling = (_cost(time * nodes, guess.hourly) for time in (length, idle))
     times = "" if terms.nodes <= 1 else f" × {terms.nodes} nodes"
     times += "" if terms.tasks == 1 else f" × {terms.tasks} tasks"
@@ -215,7 +217,7 @@ def worst_case(terms: Requirements, policy: Policy, state: World, now: int = 0) 
         f"idle after it: {duration(idle)} × {rate(guess.hourly)}{times} = {usd(idling)}",
         f"at worst: {usd(running + idling)}",
     )
-    return WorstCase(guess.hourly, idle, running + idling, lines, gpu_time)
+    return WorstCase(guess.hourly, idle, running + idling, lines, gpu_time, *advice)
 
 
 def longest(terms: Requirements, policy: Policy) -> int:
@@ -250,7 +252,7 @@ def check(terms: Requirements, policy: Policy, state: World, now: int, run: Run 
     raise RefusedByPolicy(
         f"The budget does not allow this run. {'; '.join(worst.lines)}; left: {usd(policy.budget_total)} − "
         f"{usd(gone)} spent − {usd(promised)} that live runs and machines may still cost = {usd(left)}. "
-        "Give the task a shorter `max_duration` or raise the budget."
+        f"{worst.advice} or raise the budget."
     )
 
 

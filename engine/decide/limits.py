@@ -177,7 +177,7 @@ class OwnerLimits:
                 raise RefusedByPolicy(
                     f"The budget of {name} does not allow this run. {'; '.join(worst.lines)}; left: {usd(budget)} − "
                     f"{usd(gone)} spent at most − {usd(promised)} that its live runs and machines may still cost = "
-                    f"{usd(left)}. Give the task a shorter `max_duration`, raise {_setting(limit, 'budget')}, or move "
+                    f"{usd(left)}. {worst.advice}, raise {_setting(limit, 'budget')}, or move "
                     "budget to it (`steno budget move`)."
                 )
         if limit.gpu_hours is not None:
@@ -187,7 +187,7 @@ class OwnerLimits:
                 raise RefusedByPolicy(
                     f"The GPU-hours of {name} do not allow this run: it may take {hours(worst.gpu_time)}, and of "
                     f"{hours(limit.gpu_hours)} ({_setting(limit, 'gpu_hours')}) {hours(gone)} are used and "
-                    f"{hours(promised)} committed. Give the task a shorter `max_duration`."
+                    f"{hours(promised)} committed. {worst.advice}."
                 )
 
     def hold(self, run: Run, plan: Plan) -> str | None:

@@ -61,6 +61,8 @@ def test_a_task_that_is_tried_again_after_each_failure_is_taken_to_last_a_day() 
     worst = worst_case(terms, Policy(), world(last=0))
     assert worst.amount == 24 * HOURLY + 348_250
     assert worst.lines[0].startswith("run: 24 h (`retry` has no end, so assumed)")
+    with pytest.raises(RefusedByPolicy, match="Let `retry` cover no-capacity only or raise the budget"):
+        check(terms, Policy(budget_total=DOLLAR), world(last=0), at(0))
     longer = worst_case(terms, Policy(assumed_duration=MINUTE), world(last=0))
     assert longer.lines[0].startswith("run: 1 h (max_duration)")
     run = a_run("r", State.RUNNING, requested_at=at(0), started_at=at(0), terms=terms, vm_id="vm")
