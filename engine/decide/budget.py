@@ -196,8 +196,8 @@ def worst_case(terms: Requirements, policy: Policy, state: World, now: int = 0) 
     idle = backstop(terms, policy)  # until the provider ends it, if nobody records
     if idle == OFF:
         idle = policy.assumed_duration
-    # The newest machine of each kind is in memory, and only its price counts.
     advice = ("Let `retry` cover no-capacity only",) if terms.repeats else ()
+    # The newest machine of each kind is in memory, and only its price counts.
     guess = price_of(terms, policy, [vm for vm in state.vms.in_memory() if vm.archive is None])
     firings = _firings(terms, length, now)
     nodes = max(1, terms.nodes) * terms.tasks * firings
