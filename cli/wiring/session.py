@@ -38,8 +38,7 @@ from steno.engine.state.policy import Policy
 from steno.engine.state.run import Run
 from steno.engine.state.sources import observability
 from steno.engine.state.states import State
-from steno.engine.state.world import policy_of
-from steno.engine.submit.requests import request_stop, submit
+from steno.engine.submit.requests import policy_in_force, request_stop, submit
 from steno.events import types
 from steno.events.clock import SECOND
 from steno.events.errors import StenoError
@@ -131,9 +130,9 @@ class RunSession:
     def _policy(self) -> Policy:
         """The policy that a submission must fit: that of the process that acts, with a smaller budget of this shell."""
         own = self._recorder.policy
-        if self._recorder.hold():
+        if self._recorder.holds:
             return own
-        there = policy_of(self._recorder.world.state, self._provider.source)
+        there = policy_in_force(self._recorder.world.state, self._provider.source, self._app.settings)
         totals = [total for total in (own.budget_total, there.budget_total) if total is not None]
         return msgspec.structs.replace(there, budget_total=min(totals, default=None))
 
