@@ -49,7 +49,7 @@ CHARTS = ("days", "spend", "utilisation", "starts")
 )
 @click.option("--since", metavar="TIME", help="Begin with this day (UTC); default: all, of a chart 30 days.")
 @click.option("--until", metavar="TIME", help="End with this day (UTC).")
-@user_option("Only what the runs of this user pay.")
+@user_option("Only what this user pays: runs, and machines kept.")
 @click.option("--reconcile", is_flag=True, help="Our cost of each run beside the provider's, and why they differ.")
 @both_times_option
 def costs_command(

@@ -43,7 +43,8 @@ def wait_of(view: View, run: Run, now: int, start: StartEstimate | None) -> tupl
     costs = Counter[str]()
     for vm_id, run_id, who, cost in paid(view, since or until, until):
         if state.vms[vm_id].source == source and run_id != run.run_id:
-            costs[f"of runs of {who}" if run_id else who.strip("()")] += cost
+            nobodys = who[1:-1] if who.startswith("(") else f"kept by {who}"
+            costs[f"of runs of {who}" if run_id else nobodys] += cost
     if sum(costs.values()):
         parts = ", ".join(f"{usd(cost)} {who}" for who, cost in costs.most_common() if cost)
         waited = duration((until - (since or until)) // SECOND * SECOND)

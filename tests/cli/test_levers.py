@@ -9,6 +9,9 @@ from stenotest.command_line import Steno
 from stenotest.decided_record import DecidedRecord
 from stenotest.in_process import InProcess
 
+from steno.events.clock import SECOND
+from steno.events.levers import LeverPulled
+
 pytestmark = pytest.mark.slow
 
 
@@ -104,6 +107,24 @@ def test_a_machine_is_kept_by_one_person_until_somebody_releases_it(site: tuple[
     assert "dstack itself ends it about" in explained
     call.page("resume", longer["lever_id"][:8])
     call.page("vms", "keep", "m1", "--for", "1h", "--why", "mine", LOGNAME="bob")
+
+
+def test_what_somebody_keeps_is_their_money_in_every_answer(site: tuple[DecidedRecord, InProcess]) -> None:
+    """The idle time of a machine that ada keeps: by user, of her alone, and in what changed."""
+    made, call = site
+    until = made.clock.now() + 3600 * SECOND
+    keep = LeverPulled(lever_id="k", action="keep", vm_id=made.vm_id("m1"), until=until, why="a crash", by="ada")
+    made.write("levers", keep)
+    made.wait(600)
+    sums = {row["key"]: row["total_usd"] for row in call.json("costs", "--by", "user")["rows"]}
+    assert set(sums) == {"ada", "(idle)"}
+    assert float(sums["ada"]) > 600 / 3600 * 1.99
+    mine = call.json("costs", "--by", "user", "--user", "ada")
+    assert (mine["total"]["total_usd"], mine["total"]["lines"]["idle"] > "0.3") == (sums["ada"], True)
+    for words in ((), ("--user", "ada")):
+        changed = call.json("changes", "--since", "2025-12-01", *words)["changes"]
+        spent = {row["name"]: row["cost_usd"] for row in changed if row["kind"] == "money"}
+        assert spent == (sums if not words else {"ada": sums["ada"]})
 
 
 def test_of_several_machines_none_is_kept_if_one_cannot_be(site: tuple[DecidedRecord, InProcess]) -> None:
