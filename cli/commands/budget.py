@@ -10,7 +10,7 @@ import click
 
 from steno.cli.render import paint
 from steno.cli.wiring.app import App, DefaultGroup
-from steno.cli.wiring.options import both_times_option
+from steno.cli.wiring.options import both_times_option, why_option
 from steno.cli.wiring.output import hint, show
 from steno.cli.wiring.terminal import columns
 from steno.cli.wiring.view import caught_up_view, policy_for, viewing
@@ -86,7 +86,7 @@ def listed(app: App, by: str | None, at: str | None) -> None:
 @click.argument("amount")
 @click.option("--from", "giver", metavar="OWNER", required=True, help="Whose budget becomes smaller: user/alice.")
 @click.option("--to", "receiver", metavar="OWNER", required=True, help="Whose budget becomes larger: project/vision.")
-@click.option("--why", metavar="TEXT", required=True, help="The reason, for the record.")
+@why_option()
 def move(app: App, amount: str, giver: str, receiver: str, why: str) -> None:
     """Move dollars from the budget of one owner to that of another: an event of the record, in force at once.
 

@@ -13,6 +13,7 @@ import click
 from steno.cli.render.words import count, money, short
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.errors import Detached, code_of
+from steno.cli.wiring.options import why_option
 from steno.cli.wiring.output import hint, show
 from steno.cli.wiring.time_arguments import length as length_of
 from steno.cli.wiring.view import caught_up_view
@@ -25,7 +26,7 @@ from steno.events.errors import StenoError
 from steno.events.levers import LeverPulled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from steno.engine.state.run import Run
     from steno.engine.state.world import World
@@ -34,25 +35,24 @@ if TYPE_CHECKING:
     from steno.events.store.record import Record
 
 
-def why_option(**default: Any) -> Callable[[Any], Any]:
-    """`--why`, which is required without a default."""
-    text = "The reason, for those who ask later."
-    return click.option("--why", metavar="TEXT", required=not default, help=text, **default)
-
-
 _user = click.option("--user", metavar="NAME", help="Runs that this user submitted.")
 _gpu = click.option("--gpu", metavar="MODEL", help="Runs that may ask for this GPU.")
 _source = click.option("--source", metavar="PROVIDER[/PROJECT]", help="Of this source.")
+_for = click.option(
+    "--for", "length", metavar="DURATION", help="So long (30m, 2h; 31d at most); else until `steno resume`."
+)
 
 
 @steno_command("pause")
 @_user
 @_gpu
 @_source
+@_for
 @why_option()
-def pause_command(app: App, why: str, **scope: str | None) -> None:
-    """No run that it is about gets a place from now on, until `steno resume`. Runs are still accepted, wait in Steno's
-    queue, and say why. What was placed or handed over to its provider runs on. Without an option it is about every run.
+def pause_command(app: App, length: str | None, why: str, **scope: str | None) -> None:
+    """No run that it is about gets a place from now on, until `steno resume` or for a time. Runs are still accepted,
+    wait in Steno's queue, and say why. What was placed or handed over to its provider runs on. Without an option it is
+    about every run.
 
     With --json the lever: {"lever_id", "action", "user", "gpu", "source", "state", "vm_id", "until", "why", "by", "at",
     "runs", "machines", "spent_usd", "cost_usd_per_hour"}; "runs" are the names of those that wait.
@@ -62,13 +62,14 @@ def pause_command(app: App, why: str, **scope: str | None) -> None:
       steno pause --why "maintenance until six"
       steno pause --user bob --gpu MI300X --why "the benchmark needs them"
     """
+    until = None if length is None else app.clock.now() + length_of(length)
     with app.writing() as record:
-        pulled(app, record, "pause", why, **scope)
+        pulled(app, record, "pause", why, until=until, **scope)
 
 
 @steno_command("drain")
 @_source
-@click.option("--for", "length", metavar="DURATION", help="Until then (30m, 2h); else until `steno resume`.")
+@_for
 @why_option(default="not said")
 def drain_command(app: App, length: str | None, source: str | None, why: str) -> None:
     """Nothing new starts, runs that wait rent no machine, and each machine that Steno made ends as soon as a poll shows

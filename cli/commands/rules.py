@@ -15,6 +15,7 @@ from steno.cli.render import paint
 from steno.cli.render.words import count, moment
 from steno.cli.wiring.app import App, CommandGroup
 from steno.cli.wiring.errors import NOT_SUCCEEDED
+from steno.cli.wiring.options import why_option
 from steno.cli.wiring.output import hint, show
 from steno.engine.errors import RefusedByPolicy
 from steno.engine.providers.registry import every_rule_set, rules_named
@@ -179,7 +180,7 @@ def list_(app: App) -> None:
 
 @rules_command.command("adopt", short_help="Judge by these rules from now on.")
 @click.argument("rules", metavar="NAME|FILE", type=RuleSetName())
-@click.option("--why", required=True, help="The reason, for those who ask later.")
+@why_option()
 def adopt(app: App, rules: str, why: str) -> None:
     """Judge every answer from now on by a rule file, or by `current` again. The record keeps the file's whole text:
     later changes of the file change nothing until they are adopted. Runs stay as they were judged until a poll shows
@@ -196,8 +197,6 @@ def adopt(app: App, rules: str, why: str) -> None:
     """
     from steno.engine.live.adopted_rules import adopt as adopt_rules
 
-    if not why.strip():
-        raise click.BadParameter("it is empty; say why", param_hint="--why")
     chosen = rules_named(rules, app.rules_folders, files=True)
     errors = [finding for finding in _checked(Path(rules)) if finding.error] if chosen.texts else []
     if errors:

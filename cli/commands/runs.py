@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from steno.cli.commands.levers import stop_many, why_option
+from steno.cli.commands.levers import stop_many
 from steno.cli.render import paint
 from steno.cli.render.words import lasted, short
 from steno.cli.wiring.app import App, steno_command
@@ -17,6 +17,7 @@ from steno.cli.wiring.options import (
     each_run,
     runs_argument,
     runs_or_vms_argument,
+    why_option,
 )
 from steno.cli.wiring.output import show
 from steno.cli.wiring.terminal import columns

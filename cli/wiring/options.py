@@ -223,6 +223,24 @@ def user_option(what: str) -> Callable[[_Function], _Function]:
     return lambda function: named(own(function))
 
 
+def _one_line(ctx: click.Context, option: click.Parameter, why: str) -> str:
+    """A reason on one line, no longer than over HTTP: lists and refusals repeat it."""
+    from steno.engine.state.levers import LONGEST_WHY
+
+    line = " ".join(why.split())
+    if option.required and not line:
+        raise click.BadParameter("it is empty; say why", ctx, option)
+    if len(line) > LONGEST_WHY:
+        raise click.BadParameter(f"it has {len(line):,} characters; use {LONGEST_WHY} at most", ctx, option)
+    return line
+
+
+def why_option(**default: Any) -> Callable[[_Function], _Function]:
+    """`--why`, which is required without a default."""
+    text = "The reason, for those who ask later."
+    return click.option("--why", metavar="TEXT", required=not default, callback=_one_line, help=text, **default)
+
+
 def _keep_known(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
     ctx.ensure_object(App).known = value
 

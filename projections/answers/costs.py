@@ -155,8 +155,8 @@ class _Sum(msgspec.Struct, kw_only=True):
 
 def costs(store: ProjectionStore, by: By, of: ChartRange | None = None, user: str | None = None) -> StoredCosts:
     """All costs up to the newest poll in the store, or those of some days: as much as a chart of these days shows; or
-    what one user pays, kept machines included. The reconciliation is of everything. A day's low and high, and a user's, are as far
-    from the cost as those of the whole bill.
+    what one user pays, kept machines included. The reconciliation is of everything. A day's low and high, and a user's,
+    are as far from the cost as those of the whole bill.
     """
     check_known(store, RunQuery(user=user))
     days = None if of is None else range_of(of.since or 0, of.until, of.now)

@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute
 
 from steno.engine.errors import NotConfigured
 from steno.engine.live.journal import Journal
+from steno.engine.state.levers import LONGEST_WHY
 from steno.engine.state.policy import Policy
 from steno.engine.state.world import World
 from steno.engine.submit.budget_moves import amount_moved, move_budget, owner_named
@@ -39,7 +40,7 @@ class BudgetMoveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     amount_usd: Annotated[str, Meta(max_length=30, description="As `99.50`.", extra_json_schema=_DOLLARS)]
     giver: _Owner
     receiver: _Owner
-    why: Annotated[str, Meta(min_length=1, max_length=500, pattern=r"\S")]
+    why: Annotated[str, Meta(min_length=1, max_length=LONGEST_WHY, pattern=r"\S")]
 
 
 class MovedBudget(Shape, frozen=True, kw_only=True):

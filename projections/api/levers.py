@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from steno.engine.settings.values import positive_duration
+from steno.engine.state.levers import LONGEST_WHY
 from steno.engine.state.world import World
 from steno.engine.submit.levers import pull, refuse_form, refuse_pull, release
 from steno.engine.wire import wire
@@ -37,12 +38,12 @@ class LeverBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rename
     state: _Text | None = None
     vm_id: Annotated[_Text, Meta(description="A machine's id, its beginning, or its name.")] | None = None
     length: Annotated[str, Meta(description="How long: `90s`, `2h`. Of `keep` always, of `stop` never.")] | None = None
-    why: Annotated[str, Meta(min_length=1, max_length=500, pattern=r"\S")]
+    why: Annotated[str, Meta(min_length=1, max_length=LONGEST_WHY, pattern=r"\S")]
     preview: Annotated[bool, Meta(description="Answer what it would do, and record nothing.")] = False
 
 
 class ReleaseBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    why: Annotated[str, Meta(max_length=500)] = ""
+    why: Annotated[str, Meta(max_length=LONGEST_WHY)] = ""
 
 
 class ReleasedLever(msgspec.Struct, frozen=True):

@@ -32,6 +32,7 @@ def test_a_pause_is_told_waited_for_and_released(steno: Steno) -> None:
     assert "maintenance" in steno("explain", "train").stdout
     patient = steno("submit", "--wait", "--timeout", "1s", "--name", "later", "--", "true")
     assert (patient.returncode, "paused everything" in patient.stderr) == (1, True)
+    assert "until 20" in steno("pause", "--user", "nobody", "--for", "1s", "--why", "one\nline").stdout
     twice = steno("pause", "--why", "once more")
     assert (twice.returncode, "already" in twice.stderr, "once more" in twice.stdout) == (0, True, False)
     released = steno("resume")
@@ -39,7 +40,7 @@ def test_a_pause_is_told_waited_for_and_released(steno: Steno) -> None:
     gone = steno("resume")
     assert (gone.returncode, len(gone.stderr.splitlines())) == (4, 1)
     assert steno("submit", "--wait", "--name", "last", "--", "true").returncode == 0
-    assert types(steno).count("LeverPulled") == 1
+    assert types(steno).count("LeverPulled") == 2
 
 
 def test_everything_is_stopped_by_one_command_and_nothing_starts(steno: Steno) -> None:
@@ -157,6 +158,10 @@ def test_a_lever_that_cannot_be_pulled_is_one_line(site: tuple[DecidedRecord, In
     for words, code, text in (
         (("pause",), 2, "--why"),
         (("pause", "--why", " "), 2, "say why"),
+        (("pause", "--why", "ü" * 501), 2, "it has 501 characters; use 500 at most"),
+        (("pause", "--for", "90d", "--why", "x"), 5, "31 days"),
+        (("rules", "adopt", "current", "--why", "\n"), 2, "say why"),
+        (("budget", "move", "1", "--from", "user/a", "--to", "user/b", "--why", "x" * 501), 2, "500 at most"),
         (("pause", "--user", "", "--why", "x"), 2, "`user` is empty"),
         (("pause", "--source", "moon", "--why", "x"), 4, "no source moon"),
         (("drain", "--for", "soon"), 2, "soon"),
