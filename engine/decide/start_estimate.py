@@ -12,6 +12,7 @@ from msgspec import Meta
 from steno.engine.decide.queue import LEARNT_FROM
 from steno.engine.decide.situation import terms_of
 from steno.engine.money.report import start_time
+from steno.engine.state.levers import holder
 from steno.engine.state.run import Run
 from steno.engine.state.world import World, source_of
 from steno.engine.wire import Shape, Time, seconds
@@ -57,10 +58,11 @@ def start_estimate(state: World, run: Run, now: int) -> StartEstimate | None:
     starts = sorted(_starts(newest))
     waited = max(0, now - since)
     longer = [took for _, took in starts if took > waited][-_NEWEST:]
-    around = _range(longer)
+    held_back = holder(state.levers.values(), run, now) is not None  # what started before says nothing of it
+    around = None if held_back else _range(longer)
     low, high = (None, None) if around is None else around
-    among, (checked, held), unknown = _among(run), hit_rate(starts), None
-    if around is None:
+    among, (checked, held), unknown = _among(run), hit_rate(starts), "somebody holds it back" if held_back else None
+    if around is None and not held_back:
         which = f" that waited longer than {duration(waited // SECOND * SECOND)}" if len(longer) < len(starts) else ""
         unknown = f"it needs {FEWEST} {among}{which}, and this record has {len(longer)}"
     return StartEstimate(
