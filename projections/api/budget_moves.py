@@ -28,7 +28,7 @@ from steno.projections.api.reads.money import policy_at
 from steno.projections.api.service import Service, Writer
 
 _DOLLARS: Final = {"pattern": "^([1-9][0-9]{0,6}([.][0-9]{1,6})?|0[.][0-9]{0,5}[1-9])$"}
-_OWNER: Final = {"pattern": "^(user|project|gpu|label)/[A-Za-z0-9]+$"}
+_OWNER: Final = {"pattern": "^(user|project|gpu|label)/."}
 _Owner = Annotated[
     str, Meta(max_length=200, description="As `user/alice`, of a limit in force.", extra_json_schema=_OWNER)
 ]
