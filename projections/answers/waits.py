@@ -31,7 +31,8 @@ def wait_of(view: View, run: Run, now: int, start: StartEstimate | None) -> tupl
         lines.append(f"It is number {place.position} in the queue of {source}, {behind}.")
         at = place.estimated_start
         unknown = "It is not known when it starts: no run has ended here yet, or a run takes longer than usual."
-        unknown = "It is not known when it starts: somebody holds it back." if place.why == "lever" else unknown
+        held_back = {"lever": "somebody", "limit": "a limit of its owner"}.get(place.why)
+        unknown = f"It is not known when it starts: {held_back} holds it back." if held_back else unknown
         about = unknown if place.why else "It gets its place at the next look."
         lines.append(about if at is None else f"It gets its place about {format_second(at)}, by usual durations.")
         if machines := [_held(state, vm.vm_id) for vm in ours_of(state, source) if vm.billed]:
