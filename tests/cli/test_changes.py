@@ -38,7 +38,7 @@ def test_what_changed_is_summed_up_and_listed(steno: Steno) -> None:
 
 
 def test_a_long_reason_hides_neither_who_nor_when() -> None:
-    """Of a lever, in a wide terminal; a narrow one still says who."""
+    """The row of a lever keeps its time in a wide terminal, and its user in a narrow one."""
     rows = [
         ChangeRow(kind="setting", name="levers", user="ada", at=1_796_101_087_805_502, what=f"pulled a lever {why}")
         for why in ("(bench)", "(" + "long " * 99 + ")")

@@ -113,7 +113,7 @@ def test_a_run_is_estimated_by_those_of_its_kind_until_it_starts() -> None:
 
 
 def test_a_run_that_somebody_holds_back_has_no_range() -> None:
-    """What started before says nothing of it; a lever about others changes nothing."""
+    """Earlier starts say nothing of it; a lever about others changes nothing."""
     town = _town(*range(100, 2000, 100))
     town.stage.tell(LeverPulled(lever_id="l", action="pause", user="bob", why="x", by="eve"))
     assert _asked(town, "a").unknown is None
