@@ -34,7 +34,8 @@ def wait_of(view: View, run: Run, now: int, start: StartEstimate | None) -> tupl
         held_back = {"lever": "somebody", "limit": "a limit of its owner"}.get(place.why)
         unknown = f"It is not known when it starts: {held_back} holds it back." if held_back else unknown
         about = unknown if place.why else "It gets its place at the next look."
-        lines.append(about if at is None else f"It gets its place about {format_second(at)}, by usual durations.")
+        how = "as the lever ends then" if place.why == "lever" else "by usual durations"
+        lines.append(about if at is None else f"It gets its place about {format_second(at)}, {how}.")
         if machines := [_held(state, vm.vm_id) for vm in ours_of(state, source) if vm.billed]:
             lines.append(f"These have the places: {_several(machines)}.")
     elif since is None or (run.started_at is None and run.terminal) or (until - since < _LEAST and run.started_at):

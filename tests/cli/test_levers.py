@@ -40,7 +40,10 @@ def test_a_pause_is_told_waited_for_and_released(steno: Steno) -> None:
     gone = steno("resume")
     assert (gone.returncode, len(gone.stderr.splitlines())) == (4, 1)
     assert steno("submit", "--wait", "--name", "last", "--", "true").returncode == 0
-    assert types(steno).count("LeverPulled") == 2
+    steno("pause", "--for", "2h", "--why", "lunch")
+    steno("submit", "--name", "hungry", "--", "true")
+    assert "Z, as the lever ends then." in " ".join(steno("explain", "hungry").stdout.split())
+    assert types(steno).count("LeverPulled") == 3
 
 
 def test_everything_is_stopped_by_one_command_and_nothing_starts(steno: Steno) -> None:
