@@ -19,6 +19,7 @@ from steno.engine.replay.result import fill_costs
 from steno.engine.rules.rule_file import rules_of
 from steno.engine.state.changes import AnomalyKind, Blind, Change
 from steno.engine.state.inventory import Inventory
+from steno.engine.state.outbox import Outbox
 from steno.engine.state.reading import Listing, Tick
 from steno.engine.state.vm import vm_id_of
 from steno.engine.state.world import World, dump, load
@@ -131,7 +132,7 @@ def merged(pieces: Iterable[HistoryPiece]) -> HistoryPiece:
     """Several pieces as one."""
     parts = tuple(pieces)
     sources = {name for piece in parts for name in piece.sources}
-    return msgspec.structs.replace(
+    return replace(
         parts[0],
         sources=tuple(sorted(sources)),
         others=tuple(sorted(set(parts[0].others) - sources)),
@@ -205,25 +206,8 @@ class PieceFold(Fold):
         )
         places = {(run.provider, run.project) for run in state.runs.all()}
         places.update((vm.provider, vm.facts.project) for vm in state.vms.all())
-        needed = World(
-            rules=state.rules,
-            rule_texts=state.rule_texts,
-            position=state.position,
-            events=state.events,
-            last_at=state.last_at,
-            runs=state.runs,
-            by_provider=state.by_provider,
-            former=state.former,
-            carried=state.carried,
-            sources=state.sources,
-            vms=state.vms,
-            policies=state.policies,
-            anomalies=state.anomalies,
-            blind=state.blind,
-            clock_steps=state.clock_steps,
-        )
         return Folded(
-            world=dump(needed),
+            world=dump(replace(state, outbox=Outbox())),  # nothing of it is joined
             runs_at=runs_at,
             vms_at=vms_at,
             sources_at=sources_at,

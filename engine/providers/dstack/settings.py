@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from steno.engine.errors import NotConfigured, ProjectNotFound
-from steno.engine.settings.values import Block, Known, is_off, whole
+from steno.engine.settings.values import Block, is_off, setting, whole
 
 if TYPE_CHECKING:
     from steno.engine.settings.settings import Settings
@@ -24,11 +24,7 @@ TASK_FILES = (".dstack.yml", ".dstack.yaml")  # tried in this order by default, 
 
 
 def address_of(settings: Settings) -> Address:
-    """Server, token and project, checked.
-
-    Raises NotConfigured if one is missing or malformed, ProjectNotFound if only dstack's file could say where this
-    project is, and it does not.
-    """
+    """Server, token and project, checked. Raises NotConfigured, or ProjectNotFound: dstack's file lacks it."""
     url, token, project = (settings.value(name) for name in ("dstack.url", "dstack.token", "project"))
     if url and token and project:
         return address(url, token, project)
@@ -87,43 +83,21 @@ def _own_files(values: Values, home: Path) -> StenoError | None:
 BLOCK = Block(
     provider="dstack",
     known=(
-        Known(name="dstack.url", variables=("STENO_DSTACK_URL", "DSTACK_SERVER_URL"), help="URL of dstack's server."),
-        Known(
-            name="dstack.token",
-            variables=("STENO_DSTACK_TOKEN", "DSTACK_TOKEN"),
-            help="Token for dstack's server.",
-            secret=True,
+        setting("dstack.url", "STENO_DSTACK_URL", "DSTACK_SERVER_URL")(help="URL of dstack's server."),
+        setting("dstack.token", "STENO_DSTACK_TOKEN", "DSTACK_TOKEN", secret=True)(help="Token for dstack's server."),
+        setting("dstack.config", "STENO_DSTACK_CONFIG")(help="Path of dstack's configuration file."),
+        setting("dstack.backend", "STENO_BACKEND", "DSTACK_BACKEND")(help="Default backend of tasks."),
+        setting("dstack.gpu", "STENO_GPU", "AMD_DEFAULT_GPU", default="MI300X")(
+            help="Default GPU of commands without --gpu and without a task file. off: none."
         ),
-        Known(name="dstack.config", variables=("STENO_DSTACK_CONFIG",), help="Path of dstack's configuration file."),
-        Known(
-            name="dstack.backend",
-            variables=("STENO_BACKEND", "DSTACK_BACKEND"),
-            help="Default backend of tasks.",
+        setting("dstack.fleet_nodes", "STENO_FLEET_NODES", parse=whole)(
+            help="Maximum number of machines in a fleet that Steno creates. Not set: vms.max."
         ),
-        Known(
-            name="dstack.gpu",
-            variables=("STENO_GPU", "AMD_DEFAULT_GPU"),
-            default="MI300X",
-            help="Default GPU of commands without --gpu and without a task file. off: none.",
+        setting("dstack.ssh_key", "STENO_DSTACK_SSH_KEY", default="~/.dstack/ssh/id_rsa")(
+            help="Private key for ssh to tasks. Created if missing, as dstack's client does."
         ),
-        Known(
-            name="dstack.fleet_nodes",
-            variables=("STENO_FLEET_NODES",),
-            help="Maximum number of machines in a fleet that Steno creates. Not set: vms.max.",
-            parse=whole,
-        ),
-        Known(
-            name="dstack.ssh_key",
-            variables=("STENO_DSTACK_SSH_KEY",),
-            default="~/.dstack/ssh/id_rsa",
-            help="Private key for ssh to tasks. Created if missing, as dstack's client does.",
-        ),
-        Known(
-            name="dstack.amddevcloud_api_key",
-            variables=("DSTACK_AMDDEVCLOUD_API_KEY",),
-            help="Cloud key of the backend. Only dstack's server needs it; Steno never sends or records it.",
-            secret=True,
-            presence_only=True,
+        setting("dstack.amddevcloud_api_key", "DSTACK_AMDDEVCLOUD_API_KEY", secret=True, presence_only=True)(
+            help="Cloud key of the backend. Only dstack's server needs it; Steno never sends or records it."
         ),
     ),
     variables={"project": ("DSTACK_PROJECT",)},
