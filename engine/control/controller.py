@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -37,10 +37,8 @@ from steno.events.clock import SECOND, Clock
 from steno.events.errors import LeaseLost, VersionConflict
 from steno.events.installation import version
 from steno.events.poll import Poll
+from steno.events.store.store import Lease
 from steno.events.subjects import DecidedAt
-
-if TYPE_CHECKING:
-    from steno.events.store.store import Lease
 
 
 class TraceSink(Protocol):
@@ -188,7 +186,7 @@ class Controller:
                 self._record.unbind(lease)
                 lease.release()
 
-    def _lose(self, lease: "Lease") -> None:
+    def _lose(self, lease: Lease) -> None:
         """Drop a lease that another process may hold by now, with the outcomes that it may record itself."""
         for _ in range(_TRIES * _TRIES):
             with suppress(LeaseLost):  # each is the end of one effect

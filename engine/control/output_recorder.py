@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -22,10 +22,8 @@ from steno.events.clock import SECOND, Clock
 from steno.events.shape.secrets import masked
 from steno.events.store.output_rows import LARGEST, pack
 from steno.events.store.outputs import expire
+from steno.events.store.record import Record
 from steno.events.types import OutputRecorded
-
-if TYPE_CHECKING:
-    from steno.events.store.record import Record
 
 AT_ONCE: Final = 8  # outputs of live runs read at the same time, and of ended runs; each may be a request a second
 A_ROUND: Final = 2  # chunks written in one round: some 25 ms
@@ -49,7 +47,7 @@ class OutputPolicy(msgspec.Struct, frozen=True, kw_only=True):
 class _Output:
     """The output of one attempt of a run. A thread fills `text`; the controller's thread takes chunks from it."""
 
-    def __init__(self, run: Run, record: "Record", policy: OutputPolicy) -> None:
+    def __init__(self, run: Run, record: Record, policy: OutputPolicy) -> None:
         self.provider_id = run.provider_id or ""
         self.kept = deque[tuple[int, int]]()  # (position, size) of the chunks of the tail, the oldest first
         self.over = self.ended = False  # read to its end; the pass began after the run had ended
@@ -143,7 +141,7 @@ class _Output:
 class OutputRecorder:
     """Reads the output of one provider's runs."""
 
-    def __init__(self, record: "Record", provider: Provider, clock: Clock, policy: OutputPolicy | None) -> None:
+    def __init__(self, record: Record, provider: Provider, clock: Clock, policy: OutputPolicy | None) -> None:
         """`policy`: None: it does nothing."""
         self._record = record
         self._provider = provider

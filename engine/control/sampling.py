@@ -20,6 +20,7 @@ from steno.engine.state.states import State
 from steno.engine.state.world import World
 from steno.events.clock import SECOND, Clock, backoff, foreign_run_id
 from steno.events.errors import IdConflict, UnreadableInput
+from steno.events.store.record import Batch
 from steno.events.types import SamplesRecorded
 
 GAP: Final = SECOND // 2  # between two questions
@@ -162,8 +163,6 @@ class Sampling:
             del self._runs[measured.run_id]
 
     def _append(self, measured: _Measured, newest: int, tool: str, block: bytes) -> None:
-        from steno.events.store.record import Batch
-
         run_id, provider, provider_id = measured.run_id, self._provider.name, measured.provider_id
         fact = SamplesRecorded(run_id=run_id, provider=provider, provider_id=provider_id, source=tool, block=block)
         event_id = foreign_run_id(f"samples/{provider}/{provider_id}", f"{run_id}/{newest}")

@@ -22,6 +22,7 @@ from steno.engine.state.world import World
 from steno.events import types
 from steno.events.clock import SECOND, Clock, backoff, foreign_run_id
 from steno.events.errors import IdConflict
+from steno.events.store.record import Batch
 
 MAX_LINE: Final = 256 * 1024  # bytes of a line; a longer line is not a frame
 MOST_FRAMES: Final = 2_000

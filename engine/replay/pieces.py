@@ -6,7 +6,7 @@ shown, and pieces that meet are folded again as one.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from steno.engine.fold.fold import Fold
 from steno.engine.fold.poll_reader import Until
 from steno.engine.fold.record_fold import RecordFold
+from steno.engine.live.live_world import Progress
 from steno.engine.providers.registry import READINGS, rules_named
 from steno.engine.replay.result import fill_costs
 from steno.engine.rules.rule_file import rules_of
@@ -26,12 +27,8 @@ from steno.engine.state.world import World, dump, load
 from steno.events.clock import SystemClock
 from steno.events.errors import RecordDamaged, StenoError
 from steno.events.store.record import Record
+from steno.events.store.verify_pieces import WorkPool
 from steno.events.types import Event, RunRequested
-
-if TYPE_CHECKING:
-    from steno.engine.live.live_world import Progress
-    from steno.events.store.verify_pieces import WorkPool
-
 
 _STREAM: Final = "source/"
 _LISTED: Final = frozenset({Listing.RUNS, Listing.RUN, Listing.VMS})
@@ -233,7 +230,7 @@ _decode = msgspec.msgpack.Decoder(Folded).decode
 
 
 def folded_apart(
-    record: "Record", rules: str, until: Until | None, progress: "Progress | None", pool: "WorkPool"
+    record: "Record", rules: str, until: Until | None, progress: Progress | None, pool: WorkPool
 ) -> Fold | None:
     """The world after a record's end or `until`; None: it has no pieces, or is too short for them."""
     limit, head = until if until is not None else Until(), record.head().position

@@ -1,29 +1,22 @@
 """dstack's settings: its block, and the projects, servers and tokens of `~/.dstack/config.yml`."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from steno.engine.errors import NotConfigured, ProjectNotFound
-from steno.engine.settings.values import Block, is_off, setting, whole
-
-if TYPE_CHECKING:
-    from steno.engine.settings.settings import Settings
-    from steno.engine.settings.values import Values
-    from steno.events.errors import StenoError
-
+from steno.engine.settings.settings import Settings
+from steno.engine.settings.values import Block, Values, is_off, setting, whole
+from steno.events.errors import StenoError
 
 TASK_FILES = (".dstack.yml", ".dstack.yaml")  # tried in this order by default, as `dstack apply` does
 
 
-def address_of(settings: Settings) -> Address:
+def address_of(settings: Settings) -> "Address":
     """Server, token and project, checked. Raises NotConfigured, or ProjectNotFound: dstack's file lacks it."""
     url, token, project = (settings.value(name) for name in ("dstack.url", "dstack.token", "project"))
     if url and token and project:
@@ -169,7 +162,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         return f"/api/project/{quote(self.project, safe='')}/{rest}"
 
 
-def address(url: str, token: str, project: str) -> Address:
+def address(url: str, token: str, project: str) -> "Address":
     """The checked address. NotConfigured: the URL is not http(s), or token or project has illegal characters."""
     try:
         parts = urlsplit(url.strip())

@@ -1,17 +1,17 @@
 """`steno slurm plan`, `run` and `up`: a command on the GPUs that start first, with the project it belongs to."""
 
-from __future__ import annotations
-
 import math
 import os
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import reduce
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from steno.engine.errors import TaskInvalid
+from steno.engine.providers.kind import Host
 from steno.engine.providers.slurm.invocation import invocation
 from steno.engine.providers.slurm.plan import Allocation, Kind, Request, Strategy, make, resolve
 from steno.engine.providers.slurm.project import Project, manifest, project_of, sync
@@ -22,11 +22,6 @@ from steno.engine.providers.slurm.spec import PLAIN, in_folder, mebibytes, minut
 from steno.engine.providers.slurm.survey import Survey
 from steno.engine.providers.task import Completed, check_name, choose_name, resolve_env
 from steno.events.clock import parse_duration
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from steno.engine.providers.kind import Host
 
 FAN_OUT = 16  # the most strategies submitted at once
 _LIMIT = "1h"
