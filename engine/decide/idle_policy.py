@@ -75,9 +75,6 @@ def _stop(situation: Situation, vm: Vm, by: DrainBy) -> VmStopIntended:
     return VmStopIntended(vm_id=vm.vm_id, provider=situation.provider, provider_id=vm.provider_id, by=by)
 
 
-# -- one machine -----------------------------------------------------------------------------------------------------
-
-
 def lever_stops(plan: Plan) -> Iterator[StopRequested]:
     """Stops for the runs that a lever stops: all that it matched at its position."""
     for run in plan.situation.live:
@@ -179,9 +176,6 @@ def stop_request(
     )
 
 
-# -- all of them -----------------------------------------------------------------------------------------------------
-
-
 def _drains(situation: Situation, plan: Plan) -> Iterator[VmDrainStarted]:
     empty = [
         vm
@@ -210,9 +204,6 @@ def _drains(situation: Situation, plan: Plan) -> Iterator[VmDrainStarted]:
             going += 1
             detail = f"run {run_name(situation.state, plan.head.run_id)} needs its place"
             yield VmDrainStarted(vm_id=vm.vm_id, provider=situation.provider, by="room", detail=detail)
-
-
-# -- runs whose GPUs are idle ---------------------------------------------------------------------------------------
 
 
 def idle_runs(plan: Plan) -> Iterator[RunIdleWarned | StopRequested]:

@@ -185,9 +185,6 @@ def is_due(held: Held | None, now: int) -> bool:
     return held is None or held.not_before is None or now >= held.not_before or now < held.at
 
 
-# -- what is shown of it -----------------------------------------------------------------------------------------------
-
-
 class Queued(Shape, frozen=True):
     """A place in Steno's queue, and why the run waits there."""
 
@@ -295,9 +292,6 @@ def over_limit(state: World, source: str, policy: Policy, now: int) -> str | Non
         f"{source} is {-situation.free} above its machine limit ({policy.max_vms}, `vms.max`): "
         f"{situation.provider} itself starts what has a schedule ({', '.join(names)})"
     )
-
-
-# -- no capacity -------------------------------------------------------------------------------------------------------
 
 
 def requeues(plan: Plan) -> Iterator[RunRequeued]:

@@ -134,9 +134,6 @@ def _answered(vm: Vm) -> int:
     return max([vm.created, *moments])
 
 
-# -- the runs on it ---------------------------------------------------------------------------------------------------
-
-
 class RunOccupancy(NamedTuple):
     """A run on some blocks of the machine. `forgotten`: we lost sight of the run at `until`, and the machine may
     have been busy with it longer.

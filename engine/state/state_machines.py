@@ -104,9 +104,6 @@ class StateMachine(Generic[StateT, TriggerT]):
         return "\n".join((*lines, "}")) + "\n"
 
 
-# -- runs ------------------------------------------------------------------------------------------------------------
-
-
 class Trigger(StrEnum):
     QUEUE = "queue"
     PROVISION = "provision"
@@ -150,9 +147,6 @@ RUN: Final = StateMachine(
 
 TRIGGER_TO: Final = {dest: trigger for trigger, _, dest in RUN.rows if trigger not in (Trigger.RETRY, Trigger.REOPEN)}
 """The trigger by which a reading moves a run to a state."""
-
-
-# -- machines --------------------------------------------------------------------------------------------------------
 
 
 class VmTrigger(StrEnum):

@@ -272,9 +272,6 @@ def with_gpu(submission: Submission) -> Mapping[str, object]:
     return {**task, "resources": {**resources, "gpu": model}}
 
 
-# -- profiles: fields for tasks that leave them open ------------------------------------------------------------------
-
-
 PLACES = "./.dstack/profiles.yml and ~/.dstack/profiles.yml"
 
 

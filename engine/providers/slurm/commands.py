@@ -83,9 +83,6 @@ def _waited(waits: Sequence[int]) -> str:
     return f"{middle}, {longest} at most (of {len(waits)})"
 
 
-# -- on the login node -------------------------------------------------------------------------------------------------
-
-
 @slurm.command("exec", context_settings=_PASSED_ON)
 @click.argument("words", metavar="COMMAND…", nargs=-1, type=click.UNPROCESSED, required=True)
 @click.pass_obj

@@ -32,9 +32,6 @@ def opened(host: Host) -> Shell:
     return Shell(site_of(host.settings))
 
 
-# -- the plan ----------------------------------------------------------------------------------------------------------
-
-
 def _options(*options: Callable[..., Any]) -> Callable[..., Any]:
     """A decorator that adds these options to a command."""
     return lambda command: reduce(lambda command, option: option(command), reversed(options), command)
@@ -138,9 +135,6 @@ def plan_command(host: Host, /, **options: Any) -> None:
     with closing(opened(host)) as client:
         plan = _planned(host, client, **options)[0]
     host.print(_listing(host, plan), {"strategies": plan.strategies, "excluded": plan.excluded})
-
-
-# -- a race of its strategies ------------------------------------------------------------------------------------------
 
 
 def _task_of(strategy: Strategy, *, commands: Sequence[str], race: str, total: int, **more: object) -> dict[str, Any]:

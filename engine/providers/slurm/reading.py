@@ -243,9 +243,6 @@ def _accounted(question: Question) -> bool:
     return question.environment.get("STENO_ACCOUNTING") != "none"
 
 
-# -- one source --------------------------------------------------------------------------------------------------------
-
-
 def _reported(line: str, scope: Scope) -> tuple[RunFacts, ...]:
     """A job's report of its machine, or that it began a phase."""
     known = report_in(line)
