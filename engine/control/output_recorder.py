@@ -13,10 +13,9 @@ from typing import Final
 
 import msgspec
 
-from steno.engine.providers.base import Provider
+from steno.engine.providers.base import Provider, owns
 from steno.engine.state.changes import Change, Moved
 from steno.engine.state.run import Run
-from steno.engine.state.states import State
 from steno.engine.state.world import World
 from steno.events.clock import SECOND, Clock
 from steno.events.shape.secrets import masked
@@ -32,7 +31,6 @@ _DAY: Final = 86_400 * SECOND  # also how far back the output of ended runs is r
 _LATE: Final = 60 * SECOND  # the age at which a chunk is written that is not full; and the pause after a failure
 _REST: Final = 5 * SECOND  # between two writes of an output that goes on
 _FAILURES: Final = 4  # passes over the output of an ended run that cannot be read
-_GOES: Final = frozenset({State.RUNNING, State.FINISHING})
 _log = logging.getLogger(__name__)
 
 
@@ -201,9 +199,8 @@ class OutputRecorder:
     def _is_ours(self, run: Run) -> bool:
         if run.provider_id is None or run.archive is not None or run.tasks or run.is_schedule:
             return False
-        if run.provider != self._provider.name or run.project not in (None, self._provider.project):
-            return False
-        return run.terminal or (run.state in _GOES and run.said is None)  # a task that reports is followed for that
+        followed = run.said is not None and not run.terminal  # for its reports
+        return owns(self._provider, run) and run.has_begun and not followed
 
     def _go_on(self, run: Run, output: _Output, policy: OutputPolicy, now: int, most: int) -> int:
         """Write at most so many chunks, and begin the next pass if it is due; how many."""

@@ -19,9 +19,7 @@ Step: TypeAlias = Callable[[StateT, TriggerT], StateT | None]
 
 @dataclass(frozen=True)
 class StateMachine(Generic[StateT, TriggerT]):
-    """A declaration, and what is derived from it. The first state is the initial one. `machine` imports `transitions`
-    (30 ms), so it is built at first use.
-    """
+    """A declaration, and what is derived from it; its first state is initial. `machine` needs 30 ms of imports."""
 
     name: str
     states: type[StateT]

@@ -63,9 +63,7 @@ class DstackProvider(Provider):
         ssh_key: Path | None = None,
         read_timeout: float = READ_TIMEOUT,
     ) -> None:
-        """`fleet_nodes`: the most machines of a fleet made for a task; None: no limit. `ssh_key`: a private key, made
-        when it is needed and not there.
-        """
+        """`fleet_nodes`: the most machines of a fleet; None: no limit. `ssh_key`: made when it is needed."""
         self.source = f"dstack/{address.project}"
         self.project = address.project
         self._fleet_nodes = fleet_nodes

@@ -140,9 +140,7 @@ def _check_model(task: Mapping[str, object], where: str, fallback: Sequence[str]
 
 
 def validated(model: Any, value: Mapping[str, object], where: str, fields: set[str]) -> Any:
-    """The value as a model of dstack's; TaskInvalid with the first error. `fields`: names to suggest for an unknown
-    one.
-    """
+    """The value as a model of dstack's; TaskInvalid with the first error. `fields`: to suggest for an unknown field."""
     import pydantic
 
     try:

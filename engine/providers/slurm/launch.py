@@ -49,9 +49,7 @@ _asking = _options(
 
 
 def _with_variables(**options: Any) -> dict[str, Any]:
-    """The options with the values of `SBATCH_*` of the user's shell for those not given, `qos` and `constraint` too;
-    prints a line about them on stderr.
-    """
+    """The options with `SBATCH_*` of the user's shell for those not given; prints a line about them on stderr."""
     given = {name: value for name, value in options.items() if value is not None}
     filled, line = with_variables(given, os.environ, (*PLAIN.values(), "max_duration"))
     if line is not None:
