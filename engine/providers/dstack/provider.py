@@ -125,8 +125,6 @@ class DstackProvider(Provider):
             self._version = version if isinstance(version, str) else None
         return self._version
 
-    # -- submitting ----------------------------------------------------------------------------------------------------
-
     def plan(self, submission: Submission, *, ahead: int = 0) -> Preparation | None:
         """The fleet to make before this task. Servers from 0.20 need one; no version makes a slot by itself."""
         slot = submission.slot
@@ -190,8 +188,6 @@ class DstackProvider(Provider):
         run = self.client.run({"id": provider_id}, "look for a way into the task")
         return ssh.entrance(run, name, port, self.client.address.url)
 
-    # -- finding -------------------------------------------------------------------------------------------------------
-
     def find(self, name: str, since: int) -> tuple[Named, ...]:
         """The runs of that name submitted at or after `since` (our clock), even if ended or deleted, newest first.
 
@@ -234,8 +230,6 @@ class DstackProvider(Provider):
             return _comparable(theirs) == _comparable(wording(submission))
         except (ValueError, TypeError, AttributeError, KeyError):  # from a version whose configurations we cannot read
             return False
-
-    # -- stopping ------------------------------------------------------------------------------------------------------
 
     def stop(self, stop: StopTarget) -> None:
         """End the run of that id unless it has ended. dstack stops by name, which is unique among active runs."""
