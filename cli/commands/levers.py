@@ -22,7 +22,7 @@ from steno.engine.state.levers import scope as scope_of
 from steno.engine.wire import money as dollars
 from steno.engine.wire import wire
 from steno.events.errors import StenoError
-from steno.events.levers import LeverPulled
+from steno.events.levers import LeverAction, LeverPulled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from steno.engine.state.run import Run
     from steno.engine.state.world import World
     from steno.engine.submit.levers import Look
-    from steno.events.levers import LeverAction
     from steno.events.store.record import Record
 
 

@@ -13,9 +13,9 @@ import click
 
 from steno.cli.wiring.errors import DONE, say
 from steno.cli.wiring.terminal import colour_wanted
-from steno.events.clock import SECOND, RandomIds, SteadyClock, SystemClock
+from steno.events.clock import SECOND, Clock, Ids, RandomIds, SteadyClock, SystemClock
 from steno.events.errors import RecordNotWritable
-from steno.events.store.store import is_bundle, store_at
+from steno.events.store.store import Store, is_bundle, store_at
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from steno.engine.providers.base import Provider
     from steno.engine.settings.settings import Settings
     from steno.engine.state.run import Run
-    from steno.events.clock import Clock, Ids
     from steno.events.store.record import Record
-    from steno.events.store.store import Store
 
 SERVING = "serving"  # file beside the record while it is served: the address, for `steno open`
 

@@ -6,24 +6,20 @@ import enum
 import hashlib
 import re
 import secrets
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from steno.engine.errors import NameInUse, TokenNotFound
 from steno.engine.settings.values import positive_duration
 from steno.events import types
-from steno.events.clock import format_time, parse_time
+from steno.events.clock import Clock, Ids, format_time, parse_time
 from steno.events.errors import RecordNotWritable
 from steno.events.store.append import Batch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from steno.events.clock import Clock, Ids
-    from steno.events.store.record import Record
-    from steno.events.store.store import Blob, Store
+from steno.events.store.record import Record
+from steno.events.store.store import Blob, Store
 
 TOKEN: Final = re.compile(r"steno_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 _SECRET: Final = re.compile(r"(steno_[0-9a-f]{12}_)[A-Za-z0-9_-]+")  # a token in any text; only group 1 is public

@@ -12,18 +12,16 @@ frame keeps no rows: each use of it reads the record again, with None as the rec
 the columns. Money is in whole micro-dollars, times are UTC.
 """
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from steno.events.store.record import Record
+from steno.events.store.store import Where
 from steno.projections.frames.catalogue import TABLES
 from steno.projections.frames.source import At, Known, opened
 from steno.projections.frames.table import ArrowFrame
 
-if TYPE_CHECKING:
-    from steno.events.store.record import Record
-    from steno.events.store.store import Where
 
-
-def frame(name: str, record: "Where | Record | None" = None, at: At = None, known: Known = None) -> ArrowFrame:
+def frame(name: str, record: Where | Record | None = None, at: At = None, known: Known = None) -> ArrowFrame:
     """The table of that name (`TABLES`)."""
     where = _record_of_settings() if record is None else record
     return ArrowFrame(TABLES[name], lambda: opened(where, at, known))
@@ -34,11 +32,11 @@ class TableFunction(Protocol):
 
     __name__: str
 
-    def __call__(self, record: "Where | Record | None" = None, *, at: At = None, known: Known = None) -> ArrowFrame: ...
+    def __call__(self, record: Where | Record | None = None, *, at: At = None, known: Known = None) -> ArrowFrame: ...
 
 
 def _function(name: str) -> TableFunction:
-    def table(record: "Where | Record | None" = None, *, at: At = None, known: Known = None) -> ArrowFrame:
+    def table(record: Where | Record | None = None, *, at: At = None, known: Known = None) -> ArrowFrame:
         return frame(name, record, at, known)
 
     table.__name__ = table.__qualname__ = name

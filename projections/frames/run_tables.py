@@ -5,7 +5,7 @@ of their GPUs.
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -14,17 +14,15 @@ from steno.engine.state.samples import Sample, unpack
 from steno.events.clock import SECOND, parse_time
 from steno.events.errors import UnreadableInput
 from steno.events.types import SamplesRecorded
+from steno.projections.frames.source import FrameSource
 from steno.projections.frames.table import FrameTable, boolean, integer, integers, money, seconds, text, time
-
-if TYPE_CHECKING:
-    from steno.projections.frames.source import FrameSource
-    from steno.projections.read_models.schema import RunRow
+from steno.projections.read_models.schema import RunRow
 
 _ran: Final = msgspec.json.Decoder(RanObject).decode
 
 
 class _Run(NamedTuple):
-    row: "RunRow"
+    row: RunRow
     object: RunObject
     ran: RanObject
 
@@ -47,20 +45,20 @@ def microusd(text: str | None) -> int | None:
     return None if text is None else int(text.replace(".", ""))
 
 
-def _runs(source: "FrameSource") -> Iterator[_Run]:
+def _runs(source: FrameSource) -> Iterator[_Run]:
     table = source.view.store.runs
     for row in source.counted(table.all(hidden=False), table.count()):
         yield _Run(row, row.public, _ran(row.ran) if row.ran != b"null" else _NOTHING_RAN)
 
 
-def _steps(source: "FrameSource") -> Iterator[_Step]:
+def _steps(source: FrameSource) -> Iterator[_Step]:
     for run in _runs(source):
         for step, following in pairwise((*run.object.transitions, None)):
             assert step is not None  # noqa: S101 - None is the last
             yield _Step(run, step, None if following is None else parse_time(following.at))
 
 
-def _samples(source: "FrameSource") -> Iterator[_Row]:
+def _samples(source: FrameSource) -> Iterator[_Row]:
     for stored in source.events(("SamplesRecorded",)):
         if isinstance(event := stored.data, SamplesRecorded):
             with suppress(UnreadableInput):
