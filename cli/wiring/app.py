@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,18 +51,9 @@ class App:
     @functools.cached_property
     def settings(self) -> Settings:
         """Every setting; flags win. Raises `NotConfigured` if a file is unreadable or a value is invalid."""
-        from platformdirs import user_config_path, user_data_path
+        from steno.engine.providers.registry import settings_here
 
-        from steno.engine.providers.registry import load_settings
-
-        return load_settings(
-            flags=self.flags,
-            environ=os.environ,
-            cwd=Path.cwd(),
-            home=Path.home(),
-            config=user_config_path("steno"),
-            data=user_data_path("steno"),
-        )
+        return settings_here(self.flags)
 
     @functools.cached_property
     def rules_folders(self) -> tuple[Path, ...]:

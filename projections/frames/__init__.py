@@ -51,18 +51,6 @@ machines, intervals, costs = _function("machines"), _function("intervals"), _fun
 
 def _record_of_settings() -> str:
     """The record that `steno` uses in this folder."""
-    import os
-    from pathlib import Path
+    from steno.engine.providers.registry import settings_here
 
-    from platformdirs import user_config_path, user_data_path
-
-    from steno.engine.providers.registry import load_settings
-
-    return load_settings(
-        flags={},
-        environ=os.environ,
-        cwd=Path.cwd(),
-        home=Path.home(),
-        config=user_config_path("steno"),
-        data=user_data_path("steno"),
-    ).record
+    return settings_here({}).record
