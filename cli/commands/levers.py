@@ -143,9 +143,7 @@ def _look(app: App, record: Record) -> Look:
 
 def refuse_any(app: App, record: Record, action: LeverAction, why: str, each: Iterable[dict[str, Any]]) -> None:
     """Raise as `refuse_form` and `refuse_pull` if any of the levers cannot be pulled, before the first is."""
-    from steno.cli.wiring.view import caught_up_view
     from steno.engine.submit.levers import refuse_form, refuse_pull
-    from steno.events.levers import LeverPulled
 
     with caught_up_view(record) as view:
         for fields in each:

@@ -7,8 +7,6 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-import msgspec
-
 from steno.engine.objects import RanObject, RunObject, TransitionObject
 from steno.engine.state.samples import Sample, unpack
 from steno.events.clock import SECOND, parse_time
@@ -17,8 +15,6 @@ from steno.events.types import SamplesRecorded
 from steno.projections.frames.source import FrameSource
 from steno.projections.frames.table import FrameTable, boolean, integer, integers, money, seconds, text, time
 from steno.projections.read_models.schema import RunRow
-
-_ran: Final = msgspec.json.Decoder(RanObject).decode
 
 
 class _Run(NamedTuple):
@@ -48,7 +44,7 @@ def microusd(text: str | None) -> int | None:
 def _runs(source: FrameSource) -> Iterator[_Run]:
     table = source.view.store.runs
     for row in source.counted(table.all(hidden=False), table.count()):
-        yield _Run(row, row.public, _ran(row.ran) if row.ran != b"null" else _NOTHING_RAN)
+        yield _Run(row, row.public, row.executed)
 
 
 def _steps(source: FrameSource) -> Iterator[_Step]:
@@ -76,8 +72,6 @@ def _seconds(span: int | None) -> float | None:
 def _lasted(row: _Step) -> float | None:
     return None if row.until is None else (row.until - parse_time(row.step.at)) / SECOND
 
-
-_NOTHING_RAN: Final = RanObject(type=None, command=None, image=None, gpu_asked=None)
 
 RUNS: Final = FrameTable[_Run](
     "runs",

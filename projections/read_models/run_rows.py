@@ -28,8 +28,6 @@ from steno.projections.read_models.run_query import NO_GPU
 from steno.projections.read_models.schema import RunRow
 from steno.projections.read_models.tables import RunTable
 
-decode_ran = msgspec.json.Decoder(RanObject).decode
-
 
 def configurations(record: Record, runs: Iterable[Run], table: RunTable) -> dict[str, RanObject]:
     """Run id → what its configuration says: that of its request, else that of the first poll that showed it. Those
@@ -40,7 +38,7 @@ def configurations(record: Record, runs: Iterable[Run], table: RunTable) -> dict
     for run in runs:
         known = table.get(run.run_id)
         if known is not None:
-            configured[run.run_id] = decode_ran(known.ran)
+            configured[run.run_id] = known.executed
         elif run.requested_at is None:
             by_poll.setdefault(run.first_position, []).append(run)
         else:
