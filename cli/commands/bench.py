@@ -1,7 +1,5 @@
 """`steno bench`: the benchmarks of the repository beside their targets."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

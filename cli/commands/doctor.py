@@ -1,7 +1,5 @@
 """`steno doctor`: could a task run now, and what to do where it could not; `--provision` rents a machine to see it."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import suppress
 

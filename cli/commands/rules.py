@@ -1,7 +1,5 @@
 """`steno rules`: rule sets in files, and those that the record adopted; `diff` is in a file of its own."""
 
-from __future__ import annotations
-
 import getpass
 from pathlib import Path
 

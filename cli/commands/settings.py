@@ -1,7 +1,5 @@
 """`steno config` and `steno init`: every setting and where it comes from, and a steno.toml question by question."""
 
-from __future__ import annotations
-
 import json
 import re
 import textwrap

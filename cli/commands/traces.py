@@ -1,7 +1,5 @@
 """`steno export` and `steno import`: any part of the record as a trace or as tables, and a trace as an archive."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

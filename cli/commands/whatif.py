@@ -1,7 +1,5 @@
 """The command `whatif`: what another policy would have cost."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

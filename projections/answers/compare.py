@@ -1,7 +1,5 @@
 """Two runs side by side: their outcome, their times and cost, and what differs in what was asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

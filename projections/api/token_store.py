@@ -1,7 +1,5 @@
 """Tokens of the HTTP service: created, listed and revoked; only hashes are kept, in a blob beside the record."""
 
-from __future__ import annotations
-
 import enum
 import hashlib
 import re
@@ -35,7 +33,7 @@ class Role(enum.StrEnum):
     SUBMIT = "submit"  # also submit and stop runs
     ADMIN = "admin"  # also stop machines, and every other change
 
-    def covers(self, needed: Role) -> bool:
+    def covers(self, needed: "Role") -> bool:
         roles = list(Role)
         return roles.index(self) >= roles.index(needed)
 

@@ -1,7 +1,5 @@
 """The outermost ASGI layer: authentication, authorization, limits, CORS and the access log of every request."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Mapping
@@ -49,7 +47,7 @@ class HttpExchange:
     _is_stream: bool | None = None  # whether the answer has no Content-Length; None: not known yet
     _headers: tuple[tuple[bytes, bytes], ...] = ()
 
-    def __init__(self, gate: AccessMiddleware, receive: Receive, send: Send, began_at: int) -> None:
+    def __init__(self, gate: "AccessMiddleware", receive: Receive, send: Send, began_at: int) -> None:
         self.began_at = began_at
         self._gate = gate
         self._receive = receive
