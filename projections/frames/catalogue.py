@@ -60,7 +60,7 @@ POLLS: Final = FrameTable[_Poll](
     _polls,
 )
 
-EVENTS: Final = FrameTable["Stored"](
+EVENTS: Final = FrameTable[Stored](
     "events",
     "One event of the record, polls and what they changed included.",
     (
@@ -80,17 +80,3 @@ EVENTS: Final = FrameTable["Stored"](
 
 _TABLES: Final[tuple[AnyTable, ...]] = (RUNS, TRANSITIONS, SAMPLES, MACHINES, INTERVALS, COSTS, POLLS, EVENTS)
 TABLES: Final = {table.name: table for table in _TABLES}
-
-
-def reference() -> str:
-    """All tables and their columns as Markdown, for the documents."""
-    pages = []
-    for table in _TABLES:
-        rows = [
-            f"| `{column.name}` | {column.type.value}{f', {column.unit}' if column.unit else ''} | {column.meaning} |"
-            for column in table.columns
-        ]
-        pages.append(
-            "\n".join((f"### `{table.name}`", "", table.row, "", "| column | type | meaning |", "|---|---|---|", *rows))
-        )
-    return "\n\n".join(pages) + "\n"
