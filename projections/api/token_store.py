@@ -122,11 +122,8 @@ class Issuer:
         self._store = TokenStore(record.store)
 
     def create(self, *, role: Role, name: str | None, expires_at: int | None, by: str) -> tuple[TokenObject, str, int]:
-        """A new token, its text, which is kept nowhere, and the position of its event.
-
-        Raises:
-            ValueError: the name is not valid.
-            NameInUse: a valid token has that name.
+        """A new token, its text, which is kept nowhere, and the position of its event. Raises ValueError: the name is
+        not valid; NameInUse: a valid token has it.
         """
         now = self._clock.now()
         token_id = self._ids.new().replace("-", "")[-_DIGITS:]
@@ -150,13 +147,8 @@ class Issuer:
         return _object(token, now), text, position
 
     def revoke(self, word: str, *, by: str) -> tuple[TokenObject, int | None]:
-        """Revoke a token by its id, its name or its whole text; a running service refuses it within a second.
-
-        Returns:
-            The token, and the position of its event; None if it was revoked before.
-
-        Raises:
-            TokenNotFound: there is no such token.
+        """Revoke a token by its id, its name or its whole text; a running service refuses it within a second. Its
+        event's position beside it is None if it was revoked before. Raises TokenNotFound.
         """
         now = self._clock.now()
         whole = TOKEN.fullmatch(word)
