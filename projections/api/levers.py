@@ -1,7 +1,7 @@
 """The levers over HTTP: those in force, pulling, releasing, and what a lever would do."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Final
 
 import msgspec
@@ -12,7 +12,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from steno.engine.settings.values import positive_duration
-from steno.engine.state.world import World
 from steno.engine.submit.levers import pull, refuse_form, refuse_pull, release
 from steno.engine.wire import wire
 from steno.events.levers import LeverAction, LeverPulled
@@ -53,12 +52,7 @@ class ReleasedLever(msgspec.Struct, frozen=True):
 
 
 def routes(service: Service) -> list[BaseRoute]:
-    writer = Writer(service)
-
-    @contextmanager
-    def newest() -> Iterator[tuple[World, int]]:
-        with service.pool.latest() as look:
-            yield look.view.state, look.now
+    writer, newest = Writer(service), partial(service.newest, lambda look: look.now)
 
     async def pull_lever(request: Request) -> Response:
         asked_of(request, ())

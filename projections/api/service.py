@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from steno.engine.providers.base import Provider
     from steno.engine.settings.settings import Settings
     from steno.engine.state.run import Run
+    from steno.engine.state.world import World
     from steno.events.clock import Clock, Ids
     from steno.events.store.store import Store
     from steno.projections.api.feed.feed import Feed
     from steno.projections.api.tokens import Tokens
     from steno.projections.read_models.projector import Projector
-    from steno.projections.read_models.reader_pool import Pool
+    from steno.projections.read_models.reader_pool import Look, Pool
 
 _T = TypeVar("_T")
 
@@ -47,6 +48,12 @@ class Service:
     output_causes: OutputCauses
     judged_kernels: JudgedKernels = field(default_factory=JudgedKernels)
     closing: ExitStack = field(default_factory=ExitStack)  # closed by its creator after the server ended
+
+    @contextmanager
+    def newest(self, also: Callable[[Look], _T]) -> Iterator[tuple[World, _T]]:
+        """The world at the head of the record, as requests are checked with, and what else they need there."""
+        with self.pool.latest() as look:
+            yield look.view.state, also(look)
 
     @property
     def project(self) -> str:
