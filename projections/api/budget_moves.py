@@ -61,7 +61,6 @@ def routes(service: Service) -> list[BaseRoute]:
                 raise Problem(409, str(error)) from None
 
         position = await writer.do(record)
-        service.projector.hurry()
         answer = MovedBudget(owners=await to_thread.run_sync(_owners, service, wanted), position=position)
         return made_answer(wire(answer), position, status=201)
 

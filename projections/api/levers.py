@@ -61,7 +61,6 @@ def routes(service: Service) -> list[BaseRoute]:
         if body.preview:
             return fresh_answer(wire((await to_thread.run_sync(_shown, service, wanted, reach))[1]))
         made, position = await writer.do(lambda journal: pull(journal, wanted, newest))
-        service.projector.hurry()
         at, answer = await to_thread.run_sync(_shown, service, made, lever_object)
         return made_answer(wire(answer), position or at, status=201)
 
@@ -69,7 +68,6 @@ def routes(service: Service) -> list[BaseRoute]:
         word, by = asked_of(request, ())["id"], request.scope["steno.caller"].name
         why = (await json_body(request, ReleaseBody, ReleaseBody())).why
         released = await writer.do(lambda journal: release(journal, word, why=why, by=by, look=newest))
-        service.projector.hurry()
         return made_answer(ReleasedLever(*released), released[1], status=200)
 
     return routed(OPERATIONS, pull_lever, release_lever)

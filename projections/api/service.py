@@ -71,8 +71,8 @@ class Writer:
         service.closing.callback(self._close)
 
     async def do(self, work: Callable[[Journal], _T]) -> _T:
-        """The result of `work`, run in the writer's thread after earlier commands; raises as opening a record does, for
-        example `RecordLocked` or `RecordNotWritable`.
+        """The result of `work`, run in the writer's thread after earlier commands; the read models follow soon. Raises
+        as opening a record does, for example `RecordLocked` or `RecordNotWritable`.
         """
 
         def done() -> _T:
@@ -83,7 +83,9 @@ class Writer:
                 self._journal.record.expect(self._service.feed.live.head)
             return work(self._journal)
 
-        return await asyncio.get_running_loop().run_in_executor(self._thread, done)
+        result = await asyncio.get_running_loop().run_in_executor(self._thread, done)
+        self._service.projector.hurry()
+        return result
 
     def _close(self) -> None:
         self._thread.submit(self._close_record).result()
