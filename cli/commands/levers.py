@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import sys
-from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -16,22 +15,19 @@ from steno.cli.wiring.errors import Detached, code_of
 from steno.cli.wiring.options import why_option
 from steno.cli.wiring.output import hint, show
 from steno.cli.wiring.time_arguments import length as length_of
-from steno.cli.wiring.view import caught_up_view
+from steno.cli.wiring.view import caught_up_view, newest
 from steno.engine.errors import LeverNotFound
 from steno.engine.state.levers import SHORT, Lever, lasts, nothing_to_stop, sentence, stopped_by
 from steno.engine.state.levers import scope as scope_of
 from steno.engine.wire import money as dollars
 from steno.engine.wire import wire
 from steno.events.errors import StenoError
-from steno.events.levers import LeverPulled
+from steno.events.levers import LeverAction, LeverPulled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from steno.engine.state.run import Run
-    from steno.engine.state.world import World
-    from steno.engine.submit.levers import Look
-    from steno.events.levers import LeverAction
     from steno.events.store.record import Record
 
 
@@ -122,7 +118,8 @@ def resume_command(app: App, levers: tuple[str, ...], why: str, **scope: str | N
             raise LeverNotFound("there is no such lever in force, so nothing was released")
         for lever in chosen:
             name = lever.pulled.lever_id
-            lever_id, position = release(Journal(record), name, why=why, by=me, look=_look(app, record))
+            look = newest(record, lambda _: app.clock.now())
+            lever_id, position = release(Journal(record), name, why=why, by=me, look=look)
             released.append(lever_id)
         with caught_up_view(record) as view:
             waiting = sum(map(waits, view.state.runs.open()))
@@ -132,22 +129,9 @@ def resume_command(app: App, levers: tuple[str, ...], why: str, **scope: str | N
     show(app, {"released": released, "position": position}, text)
 
 
-def _look(app: App, record: Record) -> Look:
-    """The world at the head of the record, as requests are checked with."""
-
-    @contextmanager
-    def look() -> Iterator[tuple[World, int]]:
-        with caught_up_view(record) as view:
-            yield view.state, app.clock.now()
-
-    return look
-
-
 def refuse_any(app: App, record: Record, action: LeverAction, why: str, each: Iterable[dict[str, Any]]) -> None:
     """Raise as `refuse_form` and `refuse_pull` if any of the levers cannot be pulled, before the first is."""
-    from steno.cli.wiring.view import caught_up_view
     from steno.engine.submit.levers import refuse_form, refuse_pull
-    from steno.events.levers import LeverPulled
 
     with caught_up_view(record) as view:
         for fields in each:
@@ -165,7 +149,7 @@ def pulled(app: App, record: Record, action: LeverAction, why: str, **fields: An
 
     wanted = LeverPulled(lever_id=app.ids.new(), action=action, why=why, by=getpass.getuser(), **fields)
     refuse_form(wanted)
-    made, position = pull(Journal(record), wanted, _look(app, record))
+    made, position = pull(Journal(record), wanted, newest(record, lambda _: app.clock.now()))
     if position is None:
         hint("the same was in force already")
     with caught_up_view(record) as view:

@@ -1,7 +1,5 @@
 """`steno notify`: list notices, or send a test notice."""
 
-from __future__ import annotations
-
 from html import unescape
 from typing import Any
 

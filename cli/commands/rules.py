@@ -1,10 +1,7 @@
 """`steno rules`: rule sets in files, and those that the record adopted; `diff` is in a file of its own."""
 
-from __future__ import annotations
-
 import getpass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import asdict
@@ -20,13 +17,10 @@ from steno.cli.wiring.output import hint, show
 from steno.engine.errors import RefusedByPolicy
 from steno.engine.providers.registry import every_rule_set, rules_named
 from steno.engine.providers.rule_files import current_rows, file_of, rule_files, texts_of
-from steno.engine.rules.rule_file import adopted_by, digest_of, read_rules, rules_of
+from steno.engine.rules.rule_file import RuleFinding, adopted_by, digest_of, read_rules, rules_of
+from steno.engine.rules.sets import RuleSet
 from steno.events.clock import format_time
 from steno.events.errors import RecordNotFound, UnreadableInput
-
-if TYPE_CHECKING:
-    from steno.engine.rules.rule_file import RuleFinding
-    from steno.engine.rules.sets import RuleSet
 
 
 @click.group("rules", cls=CommandGroup)

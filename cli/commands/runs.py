@@ -70,7 +70,7 @@ def show_command(app: App, run: str, at: str | None) -> None:
         source, queued = view.source_of(row, now), view.queued(now).get(row.run_id)
         machine = None if answer.vm_id is None else view.vm(answer.vm_id).name
         differ = learnt_of(app, record, view, [answer])
-        position, ran = view.position, view.ran(row.run_id)
+        position, ran = view.position, row.executed
         tasks = view.store.runs.tasks(row) if answer.tasks else ()
         tasks = view.store.runs.firings(row) if answer.kind == "schedule" else tasks
         points = 1 if app.json else max(10, min(columns(), 100) - 6)

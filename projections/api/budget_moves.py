@@ -1,7 +1,6 @@
 """POST /api/budget/moves: a part of one owner's budget becomes another's."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Final
 
 import msgspec
@@ -14,8 +13,6 @@ from starlette.routing import BaseRoute
 from steno.engine.errors import NotConfigured
 from steno.engine.live.journal import Journal
 from steno.engine.state.levers import LONGEST_WHY
-from steno.engine.state.policy import Policy
-from steno.engine.state.world import World
 from steno.engine.submit.budget_moves import amount_moved, move_budget, owner_named
 from steno.engine.wire import Shape, wire
 from steno.events.budget_moves import BudgetMoved
@@ -56,11 +53,7 @@ def routes(service: Service) -> list[BaseRoute]:
     async def move(request: Request) -> Response:
         asked_of(request, ())
         wanted = _wanted(await json_body(request, BudgetMoveBody), request.scope["steno.caller"].name)
-
-        @contextmanager
-        def newest() -> Iterator[tuple[World, Policy]]:
-            with service.pool.latest() as look:
-                yield look.view.state, policy_at(service, look.view.state)
+        newest = partial(service.newest, lambda look: policy_at(service, look.view.state))
 
         def record(journal: Journal) -> int:
             try:
@@ -69,7 +62,6 @@ def routes(service: Service) -> list[BaseRoute]:
                 raise Problem(409, str(error)) from None
 
         position = await writer.do(record)
-        service.projector.hurry()
         answer = MovedBudget(owners=await to_thread.run_sync(_owners, service, wanted), position=position)
         return made_answer(wire(answer), position, status=201)
 
