@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from steno.events import types
-from steno.events.codec import CODES, KINDS, POLLS, decode, encode, type_of
+from steno.events.codec import CODES, KINDS, POLLS, decode, encode, type_of, upcast
 from steno.events.errors import RecordDamaged, RecordTooNew
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -63,6 +63,19 @@ def test_a_field_that_is_added_with_a_default_needs_no_version() -> None:
     """Old bytes lack it, newer bytes may have more than we know."""
     fields = {"run_id": "1", "provider": "local", "more": [1]}
     assert decode(16, msgspec.msgpack.encode(fields)) == types.StopSucceeded(run_id="1", provider="local")
+
+
+def test_upcasters_are_applied_step_by_step() -> None:
+    """From version 1 to 2 to 3; a version nobody upcasts is the newest."""
+    registry = {
+        ("StopSucceeded", 1): lambda fields: {"run_id": fields["run"], "host": fields["host"]},
+        ("StopSucceeded", 2): lambda fields: {"run_id": fields["run_id"], "provider": f"local/{fields['host']}"},
+        ("Other", 3): lambda fields: {},
+    }
+    assert upcast("StopSucceeded", 1, {"run": "7", "host": "h"}, registry) == {"run_id": "7", "provider": "local/h"}
+    assert upcast("StopSucceeded", 3, {"run_id": "7"}, registry) == {"run_id": "7"}
+    old = msgspec.msgpack.encode({"run": "7", "host": "h"})
+    assert decode(16, old, registry) == types.StopSucceeded(run_id="7", provider="local/h")
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"\x80", msgspec.msgpack.encode({"run_id": 7, "provider": "x"})])
