@@ -194,8 +194,6 @@ class Reports:
         """Append an event for each frame, with an id that is the same for every reader. `frames`: each with its number;
         None: no more of the output is read.
         """
-        from steno.events.store.record import Batch
-
         batches, ids = [], f"task/{run.provider}/{output.provider_id}"
         about = {"run_id": run.run_id, "provider": run.provider, "provider_id": output.provider_id}
         for seq, frame in frames:
