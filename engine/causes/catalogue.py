@@ -21,6 +21,7 @@ from steno.events.errors import UnreadableInput
 FILES: Final = ("gpu.toml", "host.toml", "python.toml", "network.toml", "cluster.toml", "build.toml", "own_words.toml")
 _LARGEST: Final = 1 << 20  # bytes of a site's file
 _MEMORY: Final = 64 << 20  # bytes that an automaton may take
+_PREFIXES: Final = 3  # before a line, one after the other
 _TOGETHER: Final = 270  # patterns of an automaton: its states are sets of theirs, and of many patterns fill its memory
 
 
@@ -96,9 +97,13 @@ class Context:
         return self._done(line) and not self._undone(line)
 
     def without_prefix(self, line: str) -> str:
-        """The line without the rank that a launcher put before it."""
-        match = self._prefix.match(line)
-        return line[match.end() :] if match else line
+        """The line without the ranks, hosts and times that launchers and containers put before it."""
+        for _ in range(_PREFIXES):
+            match = self._prefix.match(line)
+            if match is None:
+                break
+            line = line[match.end() :]
+        return line
 
 
 class Hit(NamedTuple):

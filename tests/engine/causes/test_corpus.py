@@ -47,7 +47,7 @@ class Log(NamedTuple):
 
     @property
     def decisive(self) -> list[str]:
-        return [line.removeprefix(MARK) for line in self.lines if line.startswith(MARK)]
+        return [line.removeprefix(MARK).rstrip("\r") for line in self.lines if line.startswith(MARK)]
 
     def output(self, *, cut: bool = False) -> bytes:
         kept = [line.removeprefix(MARK) for line in self.lines if not (cut and line.startswith(MARK))]
