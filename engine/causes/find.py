@@ -159,6 +159,8 @@ def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: 
         if not line:
             continue
         hits, precedes = catalogue.read(line)
+        if not hits and exit_status is not None and context.error(text):
+            hits = catalogue.topics(line)
         hit = None if trace.in_frame else _shown(catalogue, hits, line, number, before)
         if hit is not None and hit.weak and exit_status is None:
             hit = None
