@@ -18,7 +18,16 @@ import re2  # type: ignore[import-untyped]
 from steno.engine.state.facts import Blame
 from steno.events.errors import UnreadableInput
 
-FILES: Final = ("gpu.toml", "host.toml", "python.toml", "network.toml", "cluster.toml", "build.toml", "own_words.toml", "topics.toml")
+FILES: Final = (
+    "gpu.toml",
+    "host.toml",
+    "python.toml",
+    "network.toml",
+    "cluster.toml",
+    "build.toml",
+    "own_words.toml",
+    "topics.toml",
+)
 _LARGEST: Final = 1 << 20  # bytes of a site's file
 _MEMORY: Final = 64 << 20  # bytes that an automaton may take
 _PREFIXES: Final = 3  # before a line, one after the other
@@ -163,8 +172,10 @@ class Catalogue:
         rules = [self._rule_of[index] for index in indices if index < count]
         return self._hits(rules, line), [self._before[index - count] for index in indices if index >= count]
 
-    def topics(self, line: str) -> list[Hit]:
-        """The rules for lines at the level of an error that a line matches, as `read` gives others."""
+    def topics(self, line: str, text: str) -> list[Hit]:
+        """The rules for errors that a line matches, as `read` gives others; `text`: the line with its level."""
+        if not self.context.error(text):
+            return []
         return self._hits([self._topic_of[index] for index in sorted(self._topic(line))], line)
 
     def _hits(self, rules: list[CauseRule], line: str) -> list[Hit]:

@@ -152,15 +152,12 @@ def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: 
         if not raw or raw.isspace() or (raw == inert and not incident):
             continue
         inert = None
-        text = raw.decode("utf-8", "replace").rstrip("\r\n")
-        logged = _DOCKER.match(text)
-        text = msgspec.json.decode(f'"{logged[1]}"', type=str).rstrip("\r\n") if logged else text
+        text = _text(raw)
         line = trace.read(context.without_prefix(_ESCAPES.sub("", text)), number)
         if not line:
             continue
         hits, precedes = catalogue.read(line)
-        if not hits and exit_status is not None and context.error(text):
-            hits = catalogue.topics(line)
+        hits = hits or ([] if exit_status is None else catalogue.topics(line, text))
         hit = None if trace.in_frame else _shown(catalogue, hits, line, number, before)
         if hit is not None and hit.weak and exit_status is None:
             hit = None
@@ -185,6 +182,13 @@ def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: 
         if hit is None and not (precedes or trace.in_frame) and number > max(trace.until, trace.unraised):
             inert = raw
     return min((*incident.lasting, *incident.soft), key=lambda match: match[:2]).quote if incident else None
+
+
+def _text(raw: bytes) -> str:
+    """The line, without the JSON that Docker keeps it in."""
+    text = raw.decode("utf-8", "replace")
+    logged = _DOCKER.match(text)
+    return (msgspec.json.decode(f'"{logged[1]}"', type=str) if logged else text).rstrip("\r\n")
 
 
 def _shown(

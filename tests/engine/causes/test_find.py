@@ -92,6 +92,13 @@ def cause(output: bytes, exit_status: int | None = 1) -> str | None:
             + b"Nov 29 20:11:09 3: KeyError: 1\n",
             "python_error",
         ),
+        (b"2026-11-29T18:00:00Z ERROR store: name server has no answer for a.example.org\n", "network_error"),
+        (b"2026-11-29T18:00:00Z INFO store: name server has no answer for a.example.org\n", None),
+        (
+            b"2026-11-29T18:00:00Z ERROR store: name server has no answer for a.example.org\nKilled\n",
+            "killed_by_signal",
+        ),
+        (b"[2026-11-29 19:00] [error] the upload exits with status 4\n", None),  # of another program
         (b'doc 4: "Traceback (most recent call last): x"\ndoc 5: "kernel: Out of memory: Killed process 8"\n', None),
         (b"cudaMalloc: it could be caused by a segmentation fault\n", None),
     ],
