@@ -12,6 +12,7 @@ from msgspec import Meta
 from steno.engine.decide.queue import LEARNT_FROM
 from steno.engine.decide.situation import terms_of
 from steno.engine.money.report import start_time
+from steno.engine.state.levers import holder
 from steno.engine.state.run import Run
 from steno.engine.state.world import World, source_of
 from steno.engine.wire import Shape, Time, seconds
@@ -49,22 +50,19 @@ class StartEstimate(Shape, frozen=True, kw_only=True):
 
 
 def start_estimate(state: World, run: Run, now: int) -> StartEstimate | None:
-    """The estimate at `now` (microseconds, UTC); None: the run started, ended, never waits, or is held back by a lever
-    or for lack of an offer, however long others waited.
-    """
+    """The estimate at `now` (microseconds, UTC); None: the run started, ended, or never waits."""
     since = run.waiting_since
-    if run.held is not None and run.held.why in ("lever", "offer"):
-        return None
     if since is None or run.started_at is not None or run.terminal or run.is_schedule or run.archive is not None:
         return None
     newest = (each for each in islice(state.runs.newest(), LEARNT_FROM) if _kind(each) == _kind(run))
     starts = sorted(_starts(newest))
     waited = max(0, now - since)
     longer = [took for _, took in starts if took > waited][-_NEWEST:]
-    around = _range(longer)
+    unknown = _held_back(state, run, now)  # what started before says nothing of such a run
+    around = None if unknown else _range(longer)
     low, high = (None, None) if around is None else around
-    among, (checked, held), unknown = _among(run), hit_rate(starts), None
-    if around is None:
+    among, (checked, held) = _among(run), hit_rate(starts)
+    if around is None and unknown is None:
         which = f" that waited longer than {duration(waited // SECOND * SECOND)}" if len(longer) < len(starts) else ""
         unknown = f"it needs {FEWEST} {among}{which}, and this record has {len(longer)}"
     return StartEstimate(
@@ -79,6 +77,13 @@ def start_estimate(state: World, run: Run, now: int) -> StartEstimate | None:
         held=held,
         unknown=unknown,
     )
+
+
+def _held_back(state: World, run: Run, now: int) -> str | None:
+    if holder(state.levers.values(), run, now) is not None:
+        return "somebody holds it back"
+    whys = {"limit": "a limit of its owner holds it back", "offer": "its provider has no offer for it"}
+    return None if run.held is None else whys.get(run.held.why)
 
 
 def hit_rate(starts: Sequence[Span]) -> tuple[int, int]:

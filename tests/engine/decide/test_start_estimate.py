@@ -116,6 +116,19 @@ def test_a_run_is_estimated_by_those_of_its_kind_until_it_starts() -> None:
     assert _estimate(town, "a") is None
 
 
+def test_a_run_that_somebody_holds_back_has_no_range() -> None:
+    """Earlier starts say nothing of it; a lever about others changes nothing."""
+    town = _town(*range(100, 2000, 100))
+    town.stage.tell(LeverPulled(lever_id="l", action="pause", user="bob", why="x", by="eve"))
+    assert _asked(town, "a").unknown is None
+    town.stage.tell(LeverPulled(lever_id="m", action="pause", until=town.stage.now + HOUR, why="x", by="eve"))
+    held = _estimate(town, "a")
+    assert held is not None
+    assert (held.low, held.high_seconds, held.unknown) == (None, None, "somebody holds it back")
+    town.stage.wait(3600)
+    assert "somebody" not in str(_estimate(town, "a"))
+
+
 def test_of_few_starts_or_another_kind_nothing_is_said() -> None:
     """Neither of another GPU, nor of eight."""
     town = _town(*[10] * (FEWEST - 1))
@@ -125,19 +138,14 @@ def test_of_few_starts_or_another_kind_nothing_is_said() -> None:
     assert (few.low, few.high, few.low_seconds, few.checked, few.held) == (None, None, None, 0, 0)
 
 
-@pytest.mark.parametrize("held_by", ["offer", "lever"])
-def test_a_run_that_has_no_offer_or_is_paused_has_no_estimate(held_by: str) -> None:
+def test_a_run_that_has_no_offer_has_no_range() -> None:
     """However soon others of its kind started."""
     town = _town(*[10] * FEWEST)
-    if held_by == "lever":
-        town.stage.tell(LeverPulled(lever_id="l", action="pause", why="x", by="ada"))
     town.stage.request("a", nodes=2)
-    if held_by == "offer":
-        situation = Situation(state=town.stage.world.state, source=SOURCE, policy=town.stage.policy, now=town.stage.now)
-        ((_, _, key),) = unanswered(situation)
-        town.stage.tell(PlanAnswered(source=SOURCE, requirement=key, offers=0))
+    situation = Situation(state=town.stage.world.state, source=SOURCE, policy=town.stage.policy, now=town.stage.now)
+    ((_, _, key),) = unanswered(situation)
+    town.stage.tell(PlanAnswered(source=SOURCE, requirement=key, offers=0))
     town.stage.settle()
-    held = town.stage.run("a").held
-    assert held is not None
-    assert held.why == held_by
-    assert _estimate(town, "a") is None
+    estimate = _estimate(town, "a")
+    assert estimate is not None
+    assert (estimate.low, estimate.unknown) == (None, "its provider has no offer for it")
