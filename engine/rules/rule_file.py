@@ -78,13 +78,14 @@ def read_rules(text: str) -> tuple[RuleFile | None, tuple[RuleFinding, ...]]:
     except (ValueError, RecursionError) as error:
         at = _AT_LINE.search(str(error))
         line = int(at[1]) if at is not None else max(1, len(text.splitlines()))
-        cut = "" if at is not None else "; the file is cut"
+        cut = "" if at is not None or isinstance(error, RecursionError) else "; the file is cut"
         return None, (_unreadable(line, f"is not valid TOML: {str(error)[:200]}{cut}"),)
     lines = _LONG_TEXT.sub(lambda long: "\n" * long[0].count("\n"), text).splitlines()
     starts = [number for number, line in enumerate(lines, 1) if _ROW.match(line)]
     written = table.pop("row", [])
     if not isinstance(written, list) or len(written) != len(starts):
-        return None, (_unreadable(1, "write each row as `[[row]]`, on a line of its own"),)
+        line = next((at for at, line in enumerate(lines, 1) if re.match(r"\s*\[*\s*row\b", line)), 1)
+        return None, (_unreadable(line, "write each row as `[[row]]`, on a line of its own"),)
     if len(written) > MOST_ROWS:
         return None, (_unreadable(starts[MOST_ROWS], f"has {len(written)} rows; at most {MOST_ROWS} are read"),)
     edges = [*starts, len(lines) + 1]

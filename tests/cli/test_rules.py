@@ -71,6 +71,19 @@ def test_findings_have_file_and_line_and_an_exit_code(steno: Steno, site: Path) 
     assert "site.toml:19" in refusal.stderr
 
 
+def test_a_set_that_cannot_be_extended_is_a_finding_and_hides_no_other(steno: Steno, site: Path) -> None:
+    """At the line of `extends`, of a set that is not there, that is not understood, or that extends this one."""
+    bases = {"a": "nowhere", "b": "site", "c": "d", "d": "c", "e": "f", "f": "current"}
+    for name, base in bases.items():
+        site.with_name(f"{name}.toml").write_text(rule_text(name=name, extends=base))
+    site.with_name("f.toml").write_text("cut")
+    site.with_name("z.toml").write_text("cut")
+    done = steno("rules", "check", "--json")
+    lines = {Path(each["file"]).stem: each["line"] for each in json.loads(done.stdout)["findings"]}
+    assert (done.returncode, lines) == (1, {"a": 5, "c": 5, "d": 5, "e": 5, "f": 1, "z": 1})
+    assert "a.toml:5: there is no" in refused(steno("replay", "--rules", "a"), 2)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
