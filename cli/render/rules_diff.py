@@ -111,8 +111,8 @@ def _smallest(diff: RulesDiff) -> Iterator[str]:
     if case is not None:
         where = "no run showed it" if case.case is None else f"case {case.case}"
         yield from ("", f"The smallest case on which they differ ({where}): {case.words}")
-        for each in (case.left, case.right):
-            yield f"  {each.rules}: {each.words}, by {each.rule}"
+        for name, judged in zip(diff.rules, (case.left, case.right), strict=True):
+            yield f"  {name}: {judged.words}, by {judged.rule}"
 
 
 def _cell(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,21 @@ def test_a_set_that_cannot_be_extended_is_a_finding_and_hides_no_other(steno: St
     lines = {Path(each["file"]).stem: each["line"] for each in json.loads(done.stdout)["findings"]}
     assert (done.returncode, lines) == (1, {"a": 5, "c": 5, "d": 5, "e": 5, "f": 1, "z": 1})
     assert "a.toml:5: there is no" in refused(steno("replay", "--rules", "a"), 2)
+
+
+def test_rule_sets_of_one_name_are_told_apart_where_they_are_compared(steno: Steno, site: Path) -> None:
+    """The adopted text, the file edited since, and a file elsewhere; the command that is suggested compares the same."""
+    assert steno("rules", "adopt", "site", "--why", "the memory killer").returncode == 0
+    assert killed(steno, "first") == "out_of_memory"
+    site.write_text(rule_text(ROWS.replace("out_of_memory", "node_failed")))
+    (site.parent.parent / "site.toml").write_text(rule_text())
+    for left, right in (("adopted", "site"), ("site.toml", "site")):
+        answer = json.loads(steno("rules", "diff", left, right, "--json").stdout)
+        assert (answer["rules"], len(answer["changes"])) == ([left, right], 1)
+        (command,) = re.findall("steno (bisect .*)", steno("rules", "diff", left, right).stdout)
+        parted = steno(*command.split())
+        assert parted.returncode == 1
+        assert re.search(rf"^{left} +failed/out_of_memory.*\n{right} +failed/node_failed", parted.stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
