@@ -98,8 +98,8 @@ def _compared(
     why: str | None = None,
     only: str | None = None,
 ) -> RulesDiff:
-    """The difference by the cases of the record; of the whole history if there is a reason `why`. Its rule sets have the
-    names that the user gave: two files, or what was adopted and a file, may be of one name.
+    """The difference by the cases of the record; of the whole history if there is a reason `why`. Its rule sets have
+    the names that the user gave: two files, or what was adopted and a file, may be of one name.
     """
     from steno.engine.providers.registry import rules_named
     from steno.engine.providers.rule_files import rule_files

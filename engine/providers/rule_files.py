@@ -37,8 +37,8 @@ def text_of_file(path: Path) -> str:
 
 
 def file_of(path: Path) -> tuple[str, RuleFile | None, tuple[RuleFinding, ...]]:
-    """The text of a rule file, what it says, and what is wrong with it; its name is that of the file, and what it extends
-    is there.
+    """The text of a rule file, what it says, and what is wrong with it; its name is that of the file, and what it
+    extends is there.
     """
     text = text_of_file(path)
     file, findings = read_rules(text)

@@ -235,7 +235,7 @@ def rules_of(texts: tuple[str, ...]) -> RuleSet:
         if file is None or findings:
             raise UnreadableInput(f"line {findings[0].line}: {findings[0].text}")
         base = None if file.extends is None else rules.judge
-        judge = judge_by(file.rows, _prefix(file, text), base)
+        judge = judge_by(file.rows, prefix_of(file.name, text), base)
         summary = " ".join(file.rationale.split())
         rules = dataclasses.replace(CURRENT, name=file.name, texts=texts[place:], judge=judge, summary=summary)
     return rules
@@ -248,12 +248,12 @@ def adopted_by(event: RulesAdopted) -> RuleSet | None:
     return None
 
 
-def _prefix(file: RuleFile, text: str) -> str:
-    """The first part of its rules' names: another text has another."""
-    return f"{file.name}@{digest_of([text])[:8]}"
+def prefix_of(name: str, text: str) -> str:
+    """The first part of the names of a file's rules: another text has another."""
+    return f"{name}@{digest_of([text])[:8]}"
 
 
 def row_named(rule: str | None, texts: tuple[str, ...]) -> tuple[RuleFile, RuleRow] | None:
     """The row of these texts that a verdict or step names; None: none of them."""
-    files = ((file, _prefix(file, text)) for text in texts if (file := read_rules(text)[0]) is not None)
+    files = ((file, prefix_of(file.name, text)) for text in texts if (file := read_rules(text)[0]) is not None)
     return next(((file, row) for file, prefix in files for row in file.rows if rule == f"{prefix}/{row.name}"), None)

@@ -86,7 +86,7 @@ def test_a_set_that_cannot_be_extended_is_a_finding_and_hides_no_other(steno: St
 
 
 def test_rule_sets_of_one_name_are_told_apart_where_they_are_compared(steno: Steno, site: Path) -> None:
-    """The adopted text, the file edited since, and a file elsewhere; the command that is suggested compares the same."""
+    """The adopted text, the file edited since, and a file elsewhere; the suggested command compares the same."""
     assert steno("rules", "adopt", "site", "--why", "the memory killer").returncode == 0
     assert killed(steno, "first") == "out_of_memory"
     site.write_text(rule_text(ROWS.replace("out_of_memory", "node_failed")))
