@@ -42,6 +42,7 @@ def test_a_site_says_its_own_and_takes_it_back(steno: Steno, site: Path) -> None
     assert killed(steno, "second") == "out_of_memory"
     explained = json.loads(steno("explain", "second", "--json").stdout)
     assert explained["sentence"].startswith("The row `killed-for-memory` of the rules `site` says failed/out_of_memory")
+    assert json.loads(steno("rules", "adopt", "adopted", "--why", "again", "--json").stdout)["position"] is None
     assert steno("rules", "adopt", "current", "--why", "enough").returncode == 0
     assert killed(steno, "third") == "exit_nonzero"
     site.unlink()
