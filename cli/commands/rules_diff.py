@@ -88,7 +88,8 @@ def diff(
     if markdown:
         emit(diff_markdown(answer))
     else:
-        show(app, lambda: wire(answer), lambda: diff_text(answer))
+        option = None if is_trace else f" --record {history}" if history is not None else ""
+        show(app, lambda: wire(answer), lambda: diff_text(answer, option))
 
 
 def _compared(

@@ -12,13 +12,16 @@ from steno.projections.answers.rules_diff import RulesDiff, RunChange
 _MOST = 40  # lines of a list of costs; --json has all
 
 
-def diff_text(diff: RulesDiff) -> str:
-    """The runs that change, and the costs; or the smallest case on which the two differ."""
+def diff_text(diff: RulesDiff, record: str | None = "") -> str:
+    """The runs that change, and the costs; or the smallest case on which the two differ. `record`: the option that
+    names the record; None: it is a trace, which `steno bisect` does not read.
+    """
     left, right = diff.rules
     lines = [paint.dim(f"{_how(diff)}: ") + paint.bold(_verdict(diff))]
     if diff.changes:
-        cells = [(*_row(change), f"steno bisect {change.run_id[:13]} {left} {right}") for change in diff.changes]
-        lines += ["", paint.table(("RUN", left, right, "PART AT", "SEE"), cells, right=(3,))]
+        sets, width = f"{left} {right}{record}", 4 if record is None else 5
+        cells = [(*_row(change), f"steno bisect {change.run_id[:13]} {sets}")[:width] for change in diff.changes]
+        lines += ["", paint.table(("RUN", left, right, "PART AT", "SEE")[:width], cells, right=(3,))]
     if diff.costs:
         lines += ["", paint.table(("COST OF", left, right), _costs(diff)[:_MOST], right=(1, 2))]
         more = len(diff.costs) - _MOST
