@@ -205,8 +205,9 @@ class Private:
         """Note the texts under private keys, at any depth."""
         match value:
             case dict():
+                typed = value.get("type")
                 for key, each in value.items():
-                    self._walk(each, private, private.get(key) or kind)
+                    self._walk(each, private, private.get(key) or private.get(f"{typed}.{key}") or kind)
             case list() | tuple():
                 for each in value:
                     self._walk(each, private, kind)
