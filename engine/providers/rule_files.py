@@ -57,7 +57,7 @@ def base_of(path: Path, file: RuleFile) -> Path:
 
 
 def finding_at(key: str, text: str, wrong: str) -> RuleFinding:
-    """What makes a file unusable, at the line of a key of its head."""
+    """A finding that makes a file unusable, at the line of a key of its head."""
     line = next((at for at, line in enumerate(text.splitlines(), 1) if line.startswith(key)), 1)
     return RuleFinding(line=line, kind="unreadable", text=wrong)
 

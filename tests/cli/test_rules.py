@@ -74,7 +74,7 @@ def test_findings_have_file_and_line_and_an_exit_code(steno: Steno, site: Path) 
 
 
 def test_a_set_that_cannot_be_extended_is_a_finding_and_hides_no_other(steno: Steno, site: Path) -> None:
-    """At the line of `extends`, of a set that is not there, that is not understood, or that extends this one."""
+    """At the line of `extends`, of a set that is not there, is not understood, or extends its own extension."""
     bases = {"a": "nowhere", "b": "site", "c": "d", "d": "c", "e": "f", "f": "current"}
     for name, base in bases.items():
         site.with_name(f"{name}.toml").write_text(rule_text(name=name, extends=base))

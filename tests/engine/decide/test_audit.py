@@ -94,7 +94,7 @@ def test_a_wrong_decision_is_found(tmp_path: Path, what: str, *, stamped: bool) 
 
 @pytest.mark.parametrize("ahead", [0, 1, 1_000])
 def test_a_decision_that_names_a_later_world_is_found(tmp_path: Path, ahead: int) -> None:
-    """No world follows its own decisions: neither one of the record, nor one that the record has not reached."""
+    """No world follows its own decisions: neither a world of the record, nor a world that it has not reached."""
     site = halfway(tmp_path)
     event = site.stamp(types.RunHeld(run_id="run-d", **RUN, why="cap"))
     own = site.record.head().position + 1
