@@ -1,11 +1,10 @@
 """`steno bench`: the benchmarks of the repository beside their targets."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import click
 import msgspec
@@ -16,9 +15,6 @@ from steno.cli.wiring.errors import NOT_SUCCEEDED
 from steno.cli.wiring.output import hint, show
 from steno.cli.wiring.terminal import columns
 from steno.events.errors import StenoError
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 _ROOT = Path(__file__).resolve().parents[2]
 

@@ -1,26 +1,16 @@
 """`steno budget`: where the budget and the owners of runs stand, and moving budget between owners."""
 
-from __future__ import annotations
-
 import getpass
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import click
 
 from steno.cli.render import paint
 from steno.cli.wiring.app import App, DefaultGroup
-from steno.cli.wiring.options import both_times_option
+from steno.cli.wiring.options import both_times_option, why_option
 from steno.cli.wiring.output import hint, show
 from steno.cli.wiring.terminal import columns
-from steno.cli.wiring.view import caught_up_view, policy_for, viewing
+from steno.cli.wiring.view import caught_up_view, newest, policy_for, viewing
 from steno.engine.wire import dollars, usd, wire
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from steno.engine.state.policy import Policy
-    from steno.engine.state.world import World
 
 
 @click.group("budget", cls=DefaultGroup, subcommand_metavar="[COMMAND] [ARGS]…")
@@ -86,7 +76,7 @@ def listed(app: App, by: str | None, at: str | None) -> None:
 @click.argument("amount")
 @click.option("--from", "giver", metavar="OWNER", required=True, help="Whose budget becomes smaller: user/alice.")
 @click.option("--to", "receiver", metavar="OWNER", required=True, help="Whose budget becomes larger: project/vision.")
-@click.option("--why", metavar="TEXT", required=True, help="The reason, for the record.")
+@why_option()
 def move(app: App, amount: str, giver: str, receiver: str, why: str) -> None:
     """Move dollars from the budget of one owner to that of another: an event of the record, in force at once.
 
@@ -111,13 +101,7 @@ def move(app: App, amount: str, giver: str, receiver: str, why: str) -> None:
         raise click.BadParameter(str(error)) from None
     fact = BudgetMoved(amount=micros, from_owner=owners[0], to_owner=owners[1], why=why, by=getpass.getuser())
     with app.writing(create=False) as record:
-
-        @contextmanager
-        def look() -> Iterator[tuple[World, Policy]]:
-            with caught_up_view(record) as view:
-                yield view.state, policy_for(app, view, None)
-
-        position = move_budget(Journal(record), fact, look)
+        position = move_budget(Journal(record), fact, newest(record, lambda view: policy_for(app, view, None)))
         with caught_up_view(record) as view:
             policy = policy_for(app, view, None)
             both = [owner for owner in owner_standings(view, policy, app.clock.now()) if owner.owner in owners]

@@ -1,7 +1,5 @@
 """`steno cases`: every case that the rules ever saw, and what each rule set makes of it."""
 
-from __future__ import annotations
-
 import click
 
 from steno.cli.commands.replay import RuleSetName

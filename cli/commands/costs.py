@@ -16,14 +16,13 @@ from steno.cli.wiring.output import emit_csv, hint, show
 from steno.cli.wiring.terminal import columns
 from steno.cli.wiring.time_arguments import length, moment
 from steno.cli.wiring.view import every_cost, policy_for, viewing
-from steno.engine.state.policy import MINUTE
+from steno.engine.state.policy import MINUTE, Policy
 from steno.engine.wire import wire
 from steno.events.errors import RecordNotFound
 
 if TYPE_CHECKING:
     from steno.engine.money.daily import Stack, Strip
     from steno.engine.money.report import Measure
-    from steno.engine.state.policy import Policy
     from steno.projections.answers.costs import ChartRange
     from steno.projections.read_models.view import View
 
@@ -49,7 +48,7 @@ CHARTS = ("days", "spend", "utilisation", "starts")
 )
 @click.option("--since", metavar="TIME", help="Begin with this day (UTC); default: all, of a chart 30 days.")
 @click.option("--until", metavar="TIME", help="End with this day (UTC).")
-@user_option("Only what the runs of this user pay.")
+@user_option("Only what this user pays: runs, and machines kept.")
 @click.option("--reconcile", is_flag=True, help="Our cost of each run beside the provider's, and why they differ.")
 @both_times_option
 def costs_command(

@@ -1,10 +1,7 @@
 """`steno doctor`: could a task run now, and what to do where it could not; `--provision` rents a machine to see it."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,13 +11,10 @@ from steno.cli.wiring.errors import NOT_SUCCEEDED, Detached, code_of
 from steno.cli.wiring.options import project_option, provider_option
 from steno.cli.wiring.output import emit, emit_json
 from steno.engine.providers import registry
-from steno.engine.providers.kind import Check, CheckState
+from steno.engine.providers.kind import Check, CheckState, Checkup, Trial
 from steno.engine.wire import money as dollars
 from steno.events.clock import SECOND, duration, parse_time
 from steno.events.errors import RecordNotFound, StenoError
-
-if TYPE_CHECKING:
-    from steno.engine.providers.kind import Check, Checkup, Trial
 
 _REQUESTS = 1_000  # the newest, whose users are known
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("–", "bright_black")}

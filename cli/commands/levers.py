@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import sys
-from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -13,46 +12,43 @@ import click
 from steno.cli.render.words import count, money, short
 from steno.cli.wiring.app import App, steno_command
 from steno.cli.wiring.errors import Detached, code_of
+from steno.cli.wiring.options import why_option
 from steno.cli.wiring.output import hint, show
 from steno.cli.wiring.time_arguments import length as length_of
-from steno.cli.wiring.view import caught_up_view
+from steno.cli.wiring.view import caught_up_view, newest
 from steno.engine.errors import LeverNotFound
 from steno.engine.state.levers import SHORT, Lever, lasts, nothing_to_stop, sentence, stopped_by
 from steno.engine.state.levers import scope as scope_of
 from steno.engine.wire import money as dollars
 from steno.engine.wire import wire
 from steno.events.errors import StenoError
-from steno.events.levers import LeverPulled
+from steno.events.levers import LeverAction, LeverPulled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable
 
     from steno.engine.state.run import Run
-    from steno.engine.state.world import World
-    from steno.engine.submit.levers import Look
-    from steno.events.levers import LeverAction
     from steno.events.store.record import Record
-
-
-def why_option(**default: Any) -> Callable[[Any], Any]:
-    """`--why`, which is required without a default."""
-    text = "The reason, for those who ask later."
-    return click.option("--why", metavar="TEXT", required=not default, help=text, **default)
 
 
 _user = click.option("--user", metavar="NAME", help="Runs that this user submitted.")
 _gpu = click.option("--gpu", metavar="MODEL", help="Runs that may ask for this GPU.")
 _source = click.option("--source", metavar="PROVIDER[/PROJECT]", help="Of this source.")
+_for = click.option(
+    "--for", "length", metavar="DURATION", help="So long (30m, 2h; 31d at most); else until `steno resume`."
+)
 
 
 @steno_command("pause")
 @_user
 @_gpu
 @_source
+@_for
 @why_option()
-def pause_command(app: App, why: str, **scope: str | None) -> None:
-    """No run that it is about gets a place from now on, until `steno resume`. Runs are still accepted, wait in Steno's
-    queue, and say why. What was placed or handed over to its provider runs on. Without an option it is about every run.
+def pause_command(app: App, length: str | None, why: str, **scope: str | None) -> None:
+    """No run that it is about gets a place from now on, until `steno resume` or for a time. Runs are still accepted,
+    wait in Steno's queue, and say why. What was placed or handed over to its provider runs on. Without an option it is
+    about every run.
 
     With --json the lever: {"lever_id", "action", "user", "gpu", "source", "state", "vm_id", "until", "why", "by", "at",
     "runs", "machines", "spent_usd", "cost_usd_per_hour"}; "runs" are the names of those that wait.
@@ -62,13 +58,14 @@ def pause_command(app: App, why: str, **scope: str | None) -> None:
       steno pause --why "maintenance until six"
       steno pause --user bob --gpu MI300X --why "the benchmark needs them"
     """
+    until = None if length is None else app.clock.now() + length_of(length)
     with app.writing() as record:
-        pulled(app, record, "pause", why, **scope)
+        pulled(app, record, "pause", why, until=until, **scope)
 
 
 @steno_command("drain")
 @_source
-@click.option("--for", "length", metavar="DURATION", help="Until then (30m, 2h); else until `steno resume`.")
+@_for
 @why_option(default="not said")
 def drain_command(app: App, length: str | None, source: str | None, why: str) -> None:
     """Nothing new starts, runs that wait rent no machine, and each machine that Steno made ends as soon as a poll shows
@@ -121,7 +118,8 @@ def resume_command(app: App, levers: tuple[str, ...], why: str, **scope: str | N
             raise LeverNotFound("there is no such lever in force, so nothing was released")
         for lever in chosen:
             name = lever.pulled.lever_id
-            lever_id, position = release(Journal(record), name, why=why, by=me, look=_look(app, record))
+            look = newest(record, lambda _: app.clock.now())
+            lever_id, position = release(Journal(record), name, why=why, by=me, look=look)
             released.append(lever_id)
         with caught_up_view(record) as view:
             waiting = sum(map(waits, view.state.runs.open()))
@@ -131,22 +129,9 @@ def resume_command(app: App, levers: tuple[str, ...], why: str, **scope: str | N
     show(app, {"released": released, "position": position}, text)
 
 
-def _look(app: App, record: Record) -> Look:
-    """The world at the head of the record, as requests are checked with."""
-
-    @contextmanager
-    def look() -> Iterator[tuple[World, int]]:
-        with caught_up_view(record) as view:
-            yield view.state, app.clock.now()
-
-    return look
-
-
 def refuse_any(app: App, record: Record, action: LeverAction, why: str, each: Iterable[dict[str, Any]]) -> None:
     """Raise as `refuse_form` and `refuse_pull` if any of the levers cannot be pulled, before the first is."""
-    from steno.cli.wiring.view import caught_up_view
     from steno.engine.submit.levers import refuse_form, refuse_pull
-    from steno.events.levers import LeverPulled
 
     with caught_up_view(record) as view:
         for fields in each:
@@ -164,7 +149,7 @@ def pulled(app: App, record: Record, action: LeverAction, why: str, **fields: An
 
     wanted = LeverPulled(lever_id=app.ids.new(), action=action, why=why, by=getpass.getuser(), **fields)
     refuse_form(wanted)
-    made, position = pull(Journal(record), wanted, _look(app, record))
+    made, position = pull(Journal(record), wanted, newest(record, lambda _: app.clock.now()))
     if position is None:
         hint("the same was in force already")
     with caught_up_view(record) as view:

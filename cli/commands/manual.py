@@ -1,7 +1,5 @@
 """Commands about Steno itself: `help`, `man`, `completion`, `states`, and `open` for the dashboard."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """`steno notify`: list notices, or send a test notice."""
 
-from __future__ import annotations
-
 from html import unescape
 from typing import Any
 
@@ -62,7 +60,8 @@ def listed(app: App, state: str | None, last: int) -> None:
     for row in notices[:last]:
         emit(_line(row))
     if not notices:
-        hint("no notices; the setting alerts.webhook says where they go, `steno notify test` sends one")
+        none = "no notices; `steno doctor` says where they go, `steno notify test` sends one"
+        hint(none if state is None else f"no notice is {state}")
     elif len(notices) > last:
         hint(f"{len(notices) - last} older not shown; --last shows more")
 

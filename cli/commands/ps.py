@@ -112,7 +112,7 @@ def ps_command(
         differ = learnt_of(app, record, view, runs)
         if app.json:
             queue = [wire(place) for place in waiting.values()]
-            answers = [msgspec.to_builtins(run) | {"ran": view.ran(run.run_id)} for run in runs]
+            answers = [msgspec.to_builtins(run) | {"ran": view.row(run.run_id).executed} for run in runs]
             value = {"runs": answers, "sources": source_objects(sources), "position": view.position, "queue": queue}
             emit_json(value | ({} if at is None else {"learnt": differ}))
             return
@@ -126,7 +126,7 @@ def ps_command(
         if runs:
             ids = dict.fromkeys(run.vm_id for run in runs if run.vm_id is not None)
             names = {vm_id: _machine(view, vm_id) for vm_id in ids}
-            ran = {run.run_id: view.ran(run.run_id) for run in runs} if wide else None
+            ran = {run.run_id: view.row(run.run_id).executed for run in runs} if wide else None
             emit(listing(runs, now, columns(), waiting=waiting, machines=names, unfold=unfold, executed=ran))
         for line in (*view.over_limit(now), *(sentence(lever) for lever in in_force(view.state, now))):
             hint(line)

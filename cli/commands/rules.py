@@ -1,10 +1,7 @@
 """`steno rules`: rule sets in files, and those that the record adopted; `diff` is in a file of its own."""
 
-from __future__ import annotations
-
 import getpass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import asdict
@@ -15,17 +12,15 @@ from steno.cli.render import paint
 from steno.cli.render.words import count, moment
 from steno.cli.wiring.app import App, CommandGroup
 from steno.cli.wiring.errors import NOT_SUCCEEDED
+from steno.cli.wiring.options import why_option
 from steno.cli.wiring.output import hint, show
 from steno.engine.errors import RefusedByPolicy
 from steno.engine.providers.registry import every_rule_set, rules_named
 from steno.engine.providers.rule_files import current_rows, file_of, finding_at, rule_files, texts_of
-from steno.engine.rules.rule_file import adopted_by, digest_of, read_rules, rules_of
+from steno.engine.rules.rule_file import RuleFinding, adopted_by, digest_of, read_rules, rules_of
+from steno.engine.rules.sets import RuleSet
 from steno.events.clock import format_time
 from steno.events.errors import RecordNotFound, UnreadableInput
-
-if TYPE_CHECKING:
-    from steno.engine.rules.rule_file import RuleFinding
-    from steno.engine.rules.sets import RuleSet
 
 
 @click.group("rules", cls=CommandGroup)
@@ -182,7 +177,7 @@ def list_(app: App) -> None:
 
 @rules_command.command("adopt", short_help="Judge by these rules from now on.")
 @click.argument("rules", metavar="NAME|FILE", type=RuleSetName())
-@click.option("--why", required=True, help="The reason, for those who ask later.")
+@why_option()
 def adopt(app: App, rules: str, why: str) -> None:
     """Judge every answer from now on by a rule file, or by `current` again. The record keeps the file's whole text:
     later changes of the file change nothing until they are adopted. Runs stay as they were judged until a poll shows
@@ -199,8 +194,6 @@ def adopt(app: App, rules: str, why: str) -> None:
     """
     from steno.engine.live.adopted_rules import adopt as adopt_rules
 
-    if not why.strip():
-        raise click.BadParameter("it is empty; say why", param_hint="--why")
     chosen = rules_named(rules, app.rules_folders, files=True)
     errors = [finding for finding in _checked(Path(rules)) if finding.error] if chosen.texts else []
     if errors:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from steno.cli.commands.levers import stop_many, why_option
+from steno.cli.commands.levers import stop_many
 from steno.cli.render import paint
 from steno.cli.render.words import lasted, short
 from steno.cli.wiring.app import App, steno_command
@@ -17,6 +17,7 @@ from steno.cli.wiring.options import (
     each_run,
     runs_argument,
     runs_or_vms_argument,
+    why_option,
 )
 from steno.cli.wiring.output import show
 from steno.cli.wiring.terminal import columns
@@ -69,7 +70,7 @@ def show_command(app: App, run: str, at: str | None) -> None:
         source, queued = view.source_of(row, now), view.queued(now).get(row.run_id)
         machine = None if answer.vm_id is None else view.vm(answer.vm_id).name
         differ = learnt_of(app, record, view, [answer])
-        position, ran = view.position, view.ran(row.run_id)
+        position, ran = view.position, row.executed
         tasks = view.store.runs.tasks(row) if answer.tasks else ()
         tasks = view.store.runs.firings(row) if answer.kind == "schedule" else tasks
         points = 1 if app.json else max(10, min(columns(), 100) - 6)

@@ -1,14 +1,11 @@
 """`steno config` and `steno init`: every setting and where it comes from, and a steno.toml question by question."""
 
-from __future__ import annotations
-
 import json
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -20,9 +17,7 @@ from steno.cli.wiring.options import project_option, provider_option
 from steno.cli.wiring.output import emit_json, hint, show
 from steno.engine.errors import NotConfigured
 from steno.engine.providers import registry
-
-if TYPE_CHECKING:
-    from steno.engine.settings.values import Known
+from steno.engine.settings.values import Known
 
 _BARE = re.compile(r"true|false|\d+(\.\d+)?")  # what TOML reads without quotes
 _SAMPLE_HEAD = """\

@@ -16,11 +16,10 @@ from steno.cli.wiring.time_arguments import begin
 from steno.cli.wiring.view import caught_up_view, look_of, viewing
 from steno.engine.wire import wire
 from steno.events.clock import format_time
-from steno.events.store.store import SEATS, store_at
+from steno.events.store.store import SEATS, Holder, store_at
 
 if TYPE_CHECKING:
     from steno.events.store.record import Record
-    from steno.events.store.store import Holder
 
 
 @click.group("sources", cls=DefaultGroup, subcommand_metavar="[COMMAND] [ARGS]…")
@@ -177,7 +176,7 @@ def _answered(record: "Record", source: str) -> bool:
     return next(iter(polls), None) is not None
 
 
-def _state(lease: "Holder") -> str:
+def _state(lease: Holder) -> str:
     if lease.seconds_left is None:
         return "held until its process ends"
     if lease.held:
@@ -185,7 +184,7 @@ def _state(lease: "Holder") -> str:
     return "free" if lease.seconds_left == 0 else f"free since {lasted(-lease.seconds_left)}"
 
 
-def _object(lease: "Holder") -> dict[str, object]:
+def _object(lease: Holder) -> dict[str, object]:
     facts = msgspec.structs.asdict(lease)
     since = None if lease.since is None else format_time(lease.since)
     return {"lease": facts.pop("name"), "held": lease.held} | facts | {"since": since}

@@ -235,10 +235,8 @@ def _submit(
     else:
         emit(name)
         if queued is not None:
-            hint(f"queued: {queued}; `steno record` submits it, `steno stop {name}` cancels it")
+            hint(f"queued: {queued}; `steno up` submits it, `steno stop {name}` cancels it")
         else:
-            hint(
-                f"submitted to {submitted.provider}; `steno record` follows it, `steno logs {name} -f` shows its output"
-            )
+            hint(f"submitted to {submitted.provider}; `steno up` follows it, `steno logs {name} -f` shows its output")
         if start is not None and start.unknown is None:
             hint(str(start))

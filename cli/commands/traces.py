@@ -1,15 +1,14 @@
 """`steno export` and `steno import`: any part of the record as a trace or as tables, and a trace as an archive."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import click
 
@@ -21,9 +20,6 @@ from steno.cli.wiring.output import hint, progress, show
 from steno.cli.wiring.time_arguments import between, time_of
 from steno.cli.wiring.view import viewing
 from steno.events.store.store import BUNDLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _POLLS = frozenset({"PollRecorded", "PollFailed"})
 _LEFT_OUT = {

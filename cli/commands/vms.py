@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from steno.cli.commands.levers import why_option
 from steno.cli.render.words import count
 from steno.cli.render.words import moment as shown
 from steno.cli.wiring.app import App, DefaultGroup
-from steno.cli.wiring.options import both_times_option, hidden_option, optional_vm_argument, vm_argument, vms_argument
+from steno.cli.wiring.options import (
+    both_times_option,
+    hidden_option,
+    optional_vm_argument,
+    vm_argument,
+    vms_argument,
+    why_option,
+)
 from steno.cli.wiring.output import emit, emit_json, hint, show
 from steno.cli.wiring.terminal import columns
 from steno.cli.wiring.time_arguments import coming, length, moment

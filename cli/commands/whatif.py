@@ -1,8 +1,7 @@
 """The command `whatif`: what another policy would have cost."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -12,9 +11,6 @@ from steno.cli.wiring.terminal import columns
 from steno.cli.wiring.time_arguments import moment
 from steno.cli.wiring.view import viewing
 from steno.engine.wire import wire
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def _parsed(parse: str) -> Callable[..., Any]:

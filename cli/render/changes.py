@@ -7,6 +7,10 @@ from steno.projections.answers.changes import ChangeRow, Changes
 
 _HEADS = {"run": "RUNS", "machine": "MACHINES", "anomaly": "ANOMALIES", "gap": "NOT SEEN", "money": "SPENT BY"}
 
+_WHAT = 180  # characters of a text
+_ENOUGH, _LEAST = 70, 50  # of a setting, beside its time, and without it in a narrow terminal
+_TIME, _GAPS = 22, 4  # of a time with its gap, and between the other columns
+
 
 def page(answer: Changes, columns: int) -> str:
     runs = [row for row in answer.changes if row.kind == "run"]
@@ -24,13 +28,18 @@ def page(answer: Changes, columns: int) -> str:
 
 
 def _table(kind: str, rows: list[ChangeRow], columns: int) -> str:
-    """Without the columns that say nothing."""
+    """Without the columns that say nothing; a long reason of a lever leaves room for who and when."""
     head = (_HEADS.get(kind, "SETTINGS OF"), "", "WHAT", "USER", "COST", "AT")
+    names, users = (head[0], *(row.name for row in rows)), (head[3], *(row.user or "" for row in rows))
+    beside = max(map(paint.width, names)) + max(map(paint.width, users))
+    room = columns - beside - _GAPS
+    room = room - _TIME if room - _TIME >= _ENOUGH else max(_LEAST, room)
+    most = min(_WHAT, room) if kind == "setting" else _WHAT
     cells = [
         (
             paint.cut(paint.plain(row.name), 50),
             _state(row),
-            paint.cut(paint.plain(row.what), 180),
+            paint.cut(paint.plain(row.what), most),
             paint.plain(row.user or ""),
             words.short(row.cost_usd) if row.cost_usd else "",
             words.moment(row.at) if row.at and kind != "machine" else "",

@@ -297,8 +297,8 @@ def waste_page(report: WasteReport, columns: int) -> str:
         for row in (*report.rows, report.total)
     ]
     page = paint.fitted(head, rows, columns, right=range(1, len(head)), spare=(6, 5))
-    if report.total.unknown_runs:
-        page += f"\n{paint.dim(words.count(report.total.unknown_runs, 'run') + ' without samples: unknown, not waste')}"
+    if blind := report.total.unknown_runs:
+        page += f"\n{paint.dim(words.count(blind, 'run') + ' without samples of GPUs: unknown, not waste')}"
     fields = map(msgspec.structs.astuple, report.advice)
     asks = [(*line[:3], *map("{:g}".format, line[3:7]), short(line[7])) for line in fields]
     heads = ("RUN", "USER", "RESOURCE", "ASKED", "RUNS", "USED", "NEXT TIME", "BUSY")

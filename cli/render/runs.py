@@ -362,24 +362,17 @@ def _said(status: str | None, reason: str | None, exit_status: int | None) -> st
 
 
 def anomaly_table(anomalies: Sequence[Anomaly]) -> str:
-    rows = [
-        (f"#{anomaly.position}", anomaly.kind, f"{anomaly.detail} {paint.dim(f'({anomaly.subject})')}")
-        for anomaly in anomalies
-    ]
+    rows = [(f"#{each.position}", *_about(each)) for each in anomalies]
     return paint.table(("POLL", "ANOMALY", "WHAT"), rows, right=(0,))
 
 
 def dated_anomaly_table(anomalies: "Sequence[DatedAnomaly]") -> str:
-    rows = [
-        (
-            f"#{anomaly.position}",
-            words.moment(anomaly.at),
-            anomaly.kind,
-            f"{anomaly.detail} {paint.dim(f'({anomaly.subject})')}",
-        )
-        for anomaly in anomalies
-    ]
+    rows = [(f"#{each.position}", words.moment(each.at), *_about(each)) for each in anomalies]
     return paint.table(("POLL", "AT", "ANOMALY", "WHAT"), rows, right=(0,))
+
+
+def _about(anomaly: "Anomaly | DatedAnomaly") -> tuple[str, str]:
+    return anomaly.kind, f"{anomaly.detail} {paint.dim(f'({anomaly.subject})')}"
 
 
 def gap_table(gaps: Sequence[BlindObject]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +12,9 @@ import click
 
 from steno.cli.wiring.errors import DONE, say
 from steno.cli.wiring.terminal import colour_wanted
-from steno.events.clock import SECOND, RandomIds, SteadyClock, SystemClock
+from steno.events.clock import SECOND, Clock, Ids, RandomIds, SteadyClock, SystemClock
 from steno.events.errors import RecordNotWritable
-from steno.events.store.store import is_bundle, store_at
+from steno.events.store.store import Store, is_bundle, store_at
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
     from steno.engine.providers.base import Provider
     from steno.engine.settings.settings import Settings
     from steno.engine.state.run import Run
-    from steno.events.clock import Clock, Ids
     from steno.events.store.record import Record
-    from steno.events.store.store import Store
 
 SERVING = "serving"  # file beside the record while it is served: the address, for `steno open`
 
@@ -54,18 +51,9 @@ class App:
     @functools.cached_property
     def settings(self) -> Settings:
         """Every setting; flags win. Raises `NotConfigured` if a file is unreadable or a value is invalid."""
-        from platformdirs import user_config_path, user_data_path
+        from steno.engine.providers.registry import settings_here
 
-        from steno.engine.providers.registry import load_settings
-
-        return load_settings(
-            flags=self.flags,
-            environ=os.environ,
-            cwd=Path.cwd(),
-            home=Path.home(),
-            config=user_config_path("steno"),
-            data=user_data_path("steno"),
-        )
+        return settings_here(self.flags)
 
     @functools.cached_property
     def rules_folders(self) -> tuple[Path, ...]:

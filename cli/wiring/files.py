@@ -83,10 +83,8 @@ _MEMBERS: Final = {"problem.json": 1 << 20, "reference.py": 1 << 16, "descriptio
 
 def problem_text(path: Path) -> str:
     """The problem in a JSON file or a folder, as the JSON text of `problem_def`. A folder may have the reference and
-    the description in files of their own.
-
-    Raises:
-        UnreadableInput: it is none of these, a file of it is missing, too large, or not text.
+    the description in files of their own. Raises UnreadableInput: it is none of these, a file of it is missing, too
+    large, or not text.
     """
     if not path.is_dir():
         return file_text(path, _MEMBERS["problem.json"])
@@ -113,10 +111,8 @@ def problem_text(path: Path) -> str:
 
 
 def file_text(path: Path, most: int, where: str = "") -> str:
-    """The text of a file; a message calls the file `where`, else by its path.
-
-    Raises:
-        UnreadableInput: it is not a regular file, has more than `most` bytes or none, or is not UTF-8.
+    """The text of a file; a message calls the file `where`, else by its path. Raises UnreadableInput: it is not a
+    regular file, has more than `most` bytes or none, or is not UTF-8.
     """
     where = where or str(path)
     if not stat.S_ISREG(path.stat().st_mode):

@@ -31,17 +31,19 @@ def setting_option(flag: str, setting: str, **attributes: Any) -> Callable[[_Fun
     return click.option(flag, **{"expose_value": False, "callback": keep, **attributes})
 
 
-def _keep_provider(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    """Keep a provider name; built-in names need no search through installed packages."""
-    if value is None:
-        return
+def _expect_provider(ctx: click.Context, parameter: click.Parameter, name: str) -> None:
     from steno.engine.providers import registry
 
     try:
-        registry.kind(value)
+        registry.kind(name)
     except NotConfigured as error:
         raise click.BadParameter(str(error), ctx, parameter) from None
-    ctx.ensure_object(App).set_flag("provider", value)
+
+
+def _keep_provider(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        _expect_provider(ctx, parameter, value)
+        ctx.ensure_object(App).set_flag("provider", value)
 
 
 def _providers(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
@@ -62,16 +64,11 @@ provider_option = setting_option(
 
 
 def _named_sources(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    from steno.engine.providers import registry
-
     flags = ctx.ensure_object(App).flags
     if value and ("provider" in flags or "project" in flags):
         raise click.UsageError("--source names provider and project: leave --provider and --project out", ctx)
     for source in value:
-        try:
-            registry.kind(source.partition("/")[0])
-        except NotConfigured as error:
-            raise click.BadParameter(str(error), ctx, parameter) from None
+        _expect_provider(ctx, parameter, source.partition("/")[0])
     return tuple(dict.fromkeys(value))
 
 
@@ -221,6 +218,24 @@ def user_option(what: str) -> Callable[[_Function], _Function]:
     own = click.option("--mine", is_flag=True, is_eager=True, expose_value=False, callback=keep, help="As --user YOU.")
     named = click.option("--user", metavar="NAME", callback=user, shell_complete=_known(_users), help=what)
     return lambda function: named(own(function))
+
+
+def _one_line(ctx: click.Context, option: click.Parameter, why: str) -> str:
+    """A reason on one line, no longer than over HTTP: lists and refusals repeat it."""
+    from steno.engine.state.levers import LONGEST_WHY
+
+    line = " ".join(why.split())
+    if option.required and not line:
+        raise click.BadParameter("it is empty; say why", ctx, option)
+    if len(line) > LONGEST_WHY:
+        raise click.BadParameter(f"it has {len(line):,} characters; use {LONGEST_WHY} at most", ctx, option)
+    return line
+
+
+def why_option(**default: Any) -> Callable[[_Function], _Function]:
+    """`--why`, which is required without a default."""
+    text = "The reason, for those who ask later."
+    return click.option("--why", metavar="TEXT", required=not default, callback=_one_line, help=text, **default)
 
 
 def _keep_known(ctx: click.Context, _: click.Parameter, value: str | None) -> None:

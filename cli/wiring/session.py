@@ -103,7 +103,7 @@ class RunSession:
         try:
             outcome = self._dispatcher.submitted(run_id, OUTCOME_TIMEOUT)
         except (ProviderUnreachable, ProviderRefused, ProviderError) as error:
-            then = f"`steno record` submits it later, `steno stop {task.name}` cancels it"
+            then = f"`steno up` submits it later, `steno stop {task.name}` cancels it"
             raise type(error)(f"{error}{self._last_answer()}; {task.name} stays requested: {then}") from None
         finally:
             silence.cancel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -17,11 +17,13 @@ from steno.events.store.store import is_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from steno.cli.wiring.app import App
     from steno.engine.money.costs import Costs
     from steno.engine.objects import RunObject
     from steno.engine.state.policy import Policy
+    from steno.engine.state.world import World
     from steno.events.store.record import Record
     from steno.projections.read_models.known_worlds import Knowledge
     from steno.projections.read_models.past_worlds import Beyond
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from steno.projections.read_models.store import ProjectionStore
     from steno.projections.read_models.view import SourceView, View
 
+T = TypeVar("T")
 DAY = 86_400_000_000  # microseconds: lists leave out what ended longer ago
 _SAID = 5  # runs named that were known otherwise
 _PAUSE = 0.5  # seconds between looks at the read models
@@ -84,6 +87,17 @@ def caught_up_view(record: Record) -> Iterator[View]:
 
     with caught_up(record) as store, store.reading():
         yield View(store)
+
+
+def newest(record: Record, also: Callable[[View], T]) -> Callable[[], AbstractContextManager[tuple[World, T]]]:
+    """Enters the world at the head of the record, as requests are checked with, and what else they need there."""
+
+    @contextmanager
+    def look() -> Iterator[tuple[World, T]]:
+        with caught_up_view(record) as view:
+            yield view.state, also(view)
+
+    return look
 
 
 def _look_here(app: App, record: Record) -> None:

@@ -18,9 +18,19 @@ import re2  # type: ignore[import-untyped]
 from steno.engine.state.facts import Blame
 from steno.events.errors import UnreadableInput
 
-FILES: Final = ("gpu.toml", "host.toml", "python.toml", "network.toml", "cluster.toml", "build.toml", "own_words.toml")
+FILES: Final = (
+    "gpu.toml",
+    "host.toml",
+    "python.toml",
+    "network.toml",
+    "cluster.toml",
+    "build.toml",
+    "own_words.toml",
+    "topics.toml",
+)
 _LARGEST: Final = 1 << 20  # bytes of a site's file
 _MEMORY: Final = 64 << 20  # bytes that an automaton may take
+_PREFIXES: Final = 3  # before a line, one after the other
 _TOGETHER: Final = 270  # patterns of an automaton: its states are sets of theirs, and of many patterns fill its memory
 
 
@@ -53,6 +63,7 @@ class CauseRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     within: int = 50
     warn: bool = False  # lines that call themselves warnings count too
     generic: bool = False  # it yields to every other rule on the same line
+    error: bool = False  # only lines that call themselves errors, or say that the task ends, count
     rank: int | None = None  # instead of the cause's
     weak: bool = False  # its lines show nothing if nobody says that the task failed
     remedy: str | None = None  # instead of the cause's
@@ -65,6 +76,8 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 class _Lines(msgspec.Struct, forbid_unknown_fields=True):
     warning: list[str]
+    error: list[str]
+    echo: list[str]
     harmless: list[str]
     recovered: list[str]
     restarted: list[str]
@@ -85,20 +98,29 @@ class Context:
             return lambda line: bool(matched(line))
 
         self.warning, self.harmless, self.progress = map(matcher, (lines.warning, lines.harmless, lines.progress))
+        self._error, self._echo = matcher(lines.error), matcher(lines.echo)
         self.recovered, self.restarted = matcher(lines.recovered), matcher(lines.restarted)
         self._done, self._undone = matcher(lines.done), matcher(lines.undone)
         self.frame, self.traceback = matcher([lines.frame]), matcher([lines.traceback])
         # Ours, anchored and without nested loops: as linear as RE2's, and faster.
         self._prefix = re.compile(lines.prefix)
 
+    def error(self, line: str) -> bool:
+        """True if the line calls itself an error, or says that the task ends, and is not about another's end."""
+        return self._error(line) and not self._echo(line)
+
     def done(self, line: str) -> bool:
         """True if the task says that it is done."""
         return self._done(line) and not self._undone(line)
 
     def without_prefix(self, line: str) -> str:
-        """The line without the rank that a launcher put before it."""
-        match = self._prefix.match(line)
-        return line[match.end() :] if match else line
+        """The line without the ranks, hosts and times that launchers and containers put before it."""
+        for _ in range(_PREFIXES):
+            match = self._prefix.match(line)
+            if match is None:
+                break
+            line = line[match.end() :]
+        return line
 
 
 class Hit(NamedTuple):
@@ -122,6 +144,7 @@ class Catalogue:
     def __init__(self, causes: dict[str, FailureCause], rules: Sequence[CauseRule]) -> None:
         self.causes, self.rules, self.context = causes, tuple(rules), _context()
         self._rule_of: list[CauseRule] = []
+        self._topic_of: list[CauseRule] = []
         self._unless: dict[str, Pattern] = {}
         self._before: list[tuple[str, str]] = []
         for rule in rules:
@@ -129,15 +152,16 @@ class Catalogue:
                 raise BadRule(rule, rule.cause, f"no cause is named {rule.cause!r}")
             for pattern in rule.patterns:
                 _checked(rule, pattern)
-                self._rule_of.append(rule)
+                (self._topic_of if rule.error else self._rule_of).append(rule)
             if rule.unless is not None:
                 self._unless[rule.name] = _checked(rule, rule.unless)
             for other in (rule.needs, rule.follows):
                 if other is not None:
                     _checked(rule, other)
                     self._before.append((rule.name, other))
-        patterns = [pattern for rule in rules for pattern in rule.patterns]
+        patterns = [pattern for rule in rules if not rule.error for pattern in rule.patterns]
         self._match = _automaton([*patterns, *(pattern for _, pattern in self._before)])
+        self._topic = _automaton([pattern for rule in rules if rule.error for pattern in rule.patterns])
 
     def read(self, line: str) -> tuple[list[Hit], list[tuple[str, str]]]:
         """The rules that a line matches, the root's first, and the rules that it may precede.
@@ -145,11 +169,20 @@ class Catalogue:
         Of the former generic rules only if there is no other; the latter by name, with their pattern for lines before.
         """
         indices, count = sorted(self._match(line)), len(self._rule_of)
-        rules = dict.fromkeys(self._rule_of[index] for index in indices if index < count)
+        rules = [self._rule_of[index] for index in indices if index < count]
+        return self._hits(rules, line), [self._before[index - count] for index in indices if index >= count]
+
+    def topics(self, line: str, text: str) -> list[Hit]:
+        """The rules for errors that a line matches, as `read` gives others; `text`: the line with its level."""
+        if not self.context.error(text):
+            return []
+        return self._hits([self._topic_of[index] for index in sorted(self._topic(line))], line)
+
+    def _hits(self, rules: list[CauseRule], line: str) -> list[Hit]:
+        rules = list(dict.fromkeys(rules))
         matching = [rule for rule in rules if rule.name not in self._unless or not self._unless[rule.name].search(line)]
         specific = [rule for rule in matching if not rule.generic]
-        hits = sorted((Hit(rule, self.rank(rule)) for rule in specific or matching), key=lambda hit: hit.rank)
-        return hits, [self._before[index - count] for index in indices if index >= count]
+        return sorted((Hit(rule, self.rank(rule)) for rule in specific or matching), key=lambda hit: hit.rank)
 
     def rank(self, rule: CauseRule) -> int:
         return self.causes[rule.cause].rank if rule.rank is None else rule.rank

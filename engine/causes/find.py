@@ -32,6 +32,9 @@ _SHELL: Final = re.compile(
 )
 _UNRAISED: Final = re.compile(r"Exception (?:ignored in\b|in thread .{0,40}\b_pin_memory_loop\b)")
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)")
+_DOCKER: Final = re.compile(
+    r'\{"log": ?"((?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[\da-fA-F]{4}))*)", ?"stream"'
+)
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +120,7 @@ class _Trace:
         """The line without the prefix; nothing if it is the code of a frame."""
         if "Traceback" in line and self.context.traceback(line):
             before, self.first, self.until = line[: line.index("Traceback")], number, number + _TRACE
-            known = 0 < len(before) <= 100 and not self.context.warning(before)
+            known = 0 < len(before) <= 100 and not (self.context.warning(before) or self.context.harmless(line))
             self.prefix = re.compile("^" + re.sub(r"\d+", r"\\d+", re.escape(before))) if known else None
         if self.prefix is not None and number <= self.until:
             line = self.prefix.sub("", line)
@@ -149,11 +152,12 @@ def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: 
         if not raw or raw.isspace() or (raw == inert and not incident):
             continue
         inert = None
-        text = raw.decode("utf-8", "replace").rstrip("\r\n")
+        text = _text(raw)
         line = trace.read(context.without_prefix(_ESCAPES.sub("", text)), number)
         if not line:
             continue
         hits, precedes = catalogue.read(line)
+        hits = hits or ([] if exit_status is None else catalogue.topics(line, text))
         hit = None if trace.in_frame else _shown(catalogue, hits, line, number, before)
         if hit is not None and hit.weak and exit_status is None:
             hit = None
@@ -178,6 +182,13 @@ def find(lines: Iterable[tuple[int, bytes]], catalogue: Catalogue, exit_status: 
         if hit is None and not (precedes or trace.in_frame) and number > max(trace.until, trace.unraised):
             inert = raw
     return min((*incident.lasting, *incident.soft), key=lambda match: match[:2]).quote if incident else None
+
+
+def _text(raw: bytes) -> str:
+    """The line, without the JSON that Docker keeps it in."""
+    text = raw.decode("utf-8", "replace")
+    logged = _DOCKER.match(text)
+    return (msgspec.json.decode(f'"{logged[1]}"', type=str) if logged else text).rstrip("\r\n")
 
 
 def _shown(

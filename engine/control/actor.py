@@ -46,8 +46,6 @@ class Actor:
         self.effects = effects
         self.submitter = submitter
 
-    # -- what is open
-
     def end_runs(self, state: World) -> int:
         """Carry out every open stop, and end every request that is no longer wanted; how many got an outcome. What the
         provider cannot answer now stays open and delays nothing else. An unreachable or refusing provider is not asked
@@ -103,8 +101,6 @@ class Actor:
     def _mine(self, request: types.RunRequested | types.StopRequested) -> bool:
         return request.provider == self._provider.name and request.project == self._provider.project
 
-    # -- stops
-
     def stop_run(self, request: types.StopRequested, run: Run | None) -> Effect:
         """Carry out one stop of a run as far as possible. `run` is from the engine's own fold: the request may hold a
         wrong id from the read models.
@@ -151,8 +147,6 @@ class Actor:
                 outcome = types.VmStopFailed(**where, error=str(error))
         self._journal.write(stream, outcome)
         return True
-
-    # -- what was decided
 
     def carry_out(
         self,

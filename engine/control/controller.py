@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -27,7 +27,7 @@ from steno.engine.live.live_world import LiveWorld
 from steno.engine.notify.collector import Collector
 from steno.engine.notify.notices import Notices
 from steno.engine.notify.routes import Route
-from steno.engine.providers.base import Provider
+from steno.engine.providers.base import Provider, owns
 from steno.engine.state.changes import Anomaly, Blind, Change, Heard, Moved, VmMoved
 from steno.engine.state.policy import Policy
 from steno.engine.state.states import VmState
@@ -37,10 +37,8 @@ from steno.events.clock import SECOND, Clock
 from steno.events.errors import LeaseLost, VersionConflict
 from steno.events.installation import version
 from steno.events.poll import Poll
+from steno.events.store.store import Lease
 from steno.events.subjects import DecidedAt
-
-if TYPE_CHECKING:
-    from steno.events.store.store import Lease
 
 
 class TraceSink(Protocol):
@@ -160,8 +158,10 @@ class Controller:
         self.journal.write(f"source/{self.source}", types.RecorderStarted(source=self.source, software=software))
 
     def stopped(self, why: str) -> None:
-        """Record that nobody looks from now on."""
-        self.journal.write(f"source/{self.source}", types.RecorderStopped(source=self.source, why=why))
+        """Record that nobody looks from now on, if it has the lease."""
+        if self.holds:
+            with suppress(LeaseLost):  # another process acts by now, which this one did not notice yet
+                self.journal.write(f"source/{self.source}", types.RecorderStopped(source=self.source, why=why))
 
     @property
     def holds(self) -> bool:
@@ -188,7 +188,7 @@ class Controller:
                 self._record.unbind(lease)
                 lease.release()
 
-    def _lose(self, lease: "Lease") -> None:
+    def _lose(self, lease: Lease) -> None:
         """Drop a lease that another process may hold by now, with the outcomes that it may record itself."""
         for _ in range(_TRIES * _TRIES):
             with suppress(LeaseLost):  # each is the end of one effect
@@ -364,11 +364,11 @@ class Controller:
 
     def _concerns(self, change: Change) -> bool:
         """True if it is a change of this source, which another change may follow soon."""
-        state, provider = self.world.state, self._provider
+        state = self.world.state
         match change:
             case Moved() | Heard():
                 run = state.runs.get(change.run_id)
-                return run is not None and run.provider == provider.name and run.project in (None, provider.project)
+                return run is not None and owns(self._provider, run)
             case VmMoved():
                 vm = state.vms.get(change.vm_id)
                 return vm is not None and vm.source == self.source
@@ -386,8 +386,6 @@ class Controller:
 
     def _followed(self) -> dict[str, int]:
         """The provider's ids of its runs that have not ended, and since when the first run of that id is there."""
-        provider = self._provider
-        runs = [run for run in self.world.state.runs.open() if run.archive is None]
-        there = [run for run in runs if run.provider == provider.name and run.project in (None, provider.project)]
-        newest_first = sorted(there, key=began, reverse=True)
+        runs = [run for run in self.world.state.runs.open() if run.archive is None and owns(self._provider, run)]
+        newest_first = sorted(runs, key=began, reverse=True)
         return {listed_as: began(run) for run in newest_first if (listed_as := run.listed_as) is not None}

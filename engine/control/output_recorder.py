@@ -9,23 +9,20 @@ import threading
 from collections import deque
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from steno.engine.providers.base import Provider
+from steno.engine.providers.base import Provider, owns
 from steno.engine.state.changes import Change, Moved
 from steno.engine.state.run import Run
-from steno.engine.state.states import State
 from steno.engine.state.world import World
 from steno.events.clock import SECOND, Clock
 from steno.events.shape.secrets import masked
 from steno.events.store.output_rows import LARGEST, pack
 from steno.events.store.outputs import expire
+from steno.events.store.record import Record
 from steno.events.types import OutputRecorded
-
-if TYPE_CHECKING:
-    from steno.events.store.record import Record
 
 AT_ONCE: Final = 8  # outputs of live runs read at the same time, and of ended runs; each may be a request a second
 A_ROUND: Final = 2  # chunks written in one round: some 25 ms
@@ -34,7 +31,6 @@ _DAY: Final = 86_400 * SECOND  # also how far back the output of ended runs is r
 _LATE: Final = 60 * SECOND  # the age at which a chunk is written that is not full; and the pause after a failure
 _REST: Final = 5 * SECOND  # between two writes of an output that goes on
 _FAILURES: Final = 4  # passes over the output of an ended run that cannot be read
-_GOES: Final = frozenset({State.RUNNING, State.FINISHING})
 _log = logging.getLogger(__name__)
 
 
@@ -49,7 +45,7 @@ class OutputPolicy(msgspec.Struct, frozen=True, kw_only=True):
 class _Output:
     """The output of one attempt of a run. A thread fills `text`; the controller's thread takes chunks from it."""
 
-    def __init__(self, run: Run, record: "Record", policy: OutputPolicy) -> None:
+    def __init__(self, run: Run, record: Record, policy: OutputPolicy) -> None:
         self.provider_id = run.provider_id or ""
         self.kept = deque[tuple[int, int]]()  # (position, size) of the chunks of the tail, the oldest first
         self.over = self.ended = False  # read to its end; the pass began after the run had ended
@@ -143,7 +139,7 @@ class _Output:
 class OutputRecorder:
     """Reads the output of one provider's runs."""
 
-    def __init__(self, record: "Record", provider: Provider, clock: Clock, policy: OutputPolicy | None) -> None:
+    def __init__(self, record: Record, provider: Provider, clock: Clock, policy: OutputPolicy | None) -> None:
         """`policy`: None: it does nothing."""
         self._record = record
         self._provider = provider
@@ -203,9 +199,8 @@ class OutputRecorder:
     def _is_ours(self, run: Run) -> bool:
         if run.provider_id is None or run.archive is not None or run.tasks or run.is_schedule:
             return False
-        if run.provider != self._provider.name or run.project not in (None, self._provider.project):
-            return False
-        return run.terminal or (run.state in _GOES and run.said is None)  # a task that reports is followed for that
+        followed = run.said is not None and not run.terminal  # for its reports
+        return owns(self._provider, run) and run.has_begun and not followed
 
     def _go_on(self, run: Run, output: _Output, policy: OutputPolicy, now: int, most: int) -> int:
         """Write at most so many chunks, and begin the next pass if it is due; how many."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -17,15 +17,13 @@ from steno.engine.state.world import World
 from steno.events import types
 from steno.events.clock import SECOND, Clock
 from steno.events.errors import SecretGone, StenoError
-
-if TYPE_CHECKING:
-    from steno.events.store.vault import Vault
+from steno.events.store.vault import Vault
 
 LONGEST: Final = 10 * SECOND  # of one round; what is not asked by then is decided as if there were no plan
 
 
 class Planner:
-    def __init__(self, journal: Journal, provider: Provider, vault: "Vault", clock: Clock) -> None:
+    def __init__(self, journal: Journal, provider: Provider, vault: Vault, clock: Clock) -> None:
         self._journal = journal
         self._provider = provider
         self._vault = vault

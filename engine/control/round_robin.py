@@ -1,11 +1,9 @@
 """Several controllers in one thread, on one world: each goes on with its round when its answer has come."""
 
 from collections.abc import Callable
-from contextlib import suppress
 
 from steno.engine.control.controller import Controller, Round, Rounds
 from steno.events.clock import SECOND
-from steno.events.errors import LeaseLost
 
 _LONGEST = 60 * SECOND  # microseconds: no pause is longer, unless the clock was set back
 
@@ -66,9 +64,7 @@ class RoundRobin:
     def end(self, why: str) -> None:
         """Free the lease now; calls under way get a moment."""
         self._steps = None
-        if self.controller.holds:
-            with suppress(LeaseLost):  # another process acts by now, which this one did not notice yet
-                self.controller.stopped(why)
+        self.controller.stopped(why)
         self.controller.release()
 
     def _leave(self) -> None:

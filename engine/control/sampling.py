@@ -12,20 +12,19 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from steno.engine.live.journal import Journal
-from steno.engine.providers.base import Provider
+from steno.engine.providers.base import Provider, owns
 from steno.engine.state.policy import HOUR, MINUTE
 from steno.engine.state.run import Run
 from steno.engine.state.samples import Sample, pack, unpack
-from steno.engine.state.states import State
 from steno.engine.state.world import World
 from steno.events.clock import SECOND, Clock, backoff, foreign_run_id
 from steno.events.errors import IdConflict, UnreadableInput
+from steno.events.store.record import Batch
 from steno.events.types import SamplesRecorded
 
 GAP: Final = SECOND // 2  # between two questions
 PAUSE: Final = HOUR  # how long an ended run is tried, and a run that nobody measures is left alone
 A_PASS: Final = 64  # questions of one thread: half a minute
-_GOES: Final = frozenset({State.RUNNING, State.FINISHING})
 _Newest = Mapping[str, int]  # by device; seconds, as the record has them
 _log = logging.getLogger(__name__)
 
@@ -129,8 +128,7 @@ class Sampling:
 
     def _is_ours(self, run: Run) -> bool:
         """True if it has begun at this provider."""
-        ours = run.provider == self._provider.name and run.project in (None, self._provider.project)
-        return ours and run.provider_id is not None and run.archive is None and (run.terminal or run.state in _GOES)
+        return owns(self._provider, run) and run.provider_id is not None and run.archive is None and run.has_begun
 
     def _slot(self, run_id: str, now: int) -> int:
         """When a run is due next: each has its own moment of the interval, so that questions are spread evenly."""
@@ -162,8 +160,6 @@ class Sampling:
             del self._runs[measured.run_id]
 
     def _append(self, measured: _Measured, newest: int, tool: str, block: bytes) -> None:
-        from steno.events.store.record import Batch
-
         run_id, provider, provider_id = measured.run_id, self._provider.name, measured.provider_id
         fact = SamplesRecorded(run_id=run_id, provider=provider, provider_id=provider_id, source=tool, block=block)
         event_id = foreign_run_id(f"samples/{provider}/{provider_id}", f"{run_id}/{newest}")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
+from typing import Any, Final, Literal, NamedTuple, TypedDict
 
 import msgspec
 
@@ -33,9 +33,7 @@ from steno.engine.state.outbox import OpenSubmit, Outbox, SubmitOutcome
 from steno.events import types
 from steno.events.clock import SECOND, Clock, foreign_run_id
 from steno.events.errors import SecretGone, StenoError
-
-if TYPE_CHECKING:
-    from steno.events.store.vault import Vault
+from steno.events.store.vault import Vault
 
 _log = logging.getLogger(__name__)
 
@@ -94,7 +92,7 @@ class FoundRun(NamedTuple):
 
 class Submitter:
     def __init__(
-        self, journal: Journal, provider: Provider, vault: "Vault", clock: Clock, *, asks_again: bool = False
+        self, journal: Journal, provider: Provider, vault: Vault, clock: Clock, *, asks_again: bool = False
     ) -> None:
         """`asks_again`: a run without capacity may be submitted again: secrets are kept until `erase_secrets`."""
         self._journal = journal

@@ -14,14 +14,14 @@ from typing import Final
 from steno.engine.fold.run_step import heard
 from steno.engine.kernel.machine.framing import MARK
 from steno.engine.live.journal import Journal
-from steno.engine.providers.base import Provider
+from steno.engine.providers.base import Provider, owns
 from steno.engine.state.kernel_mark import read_frame
 from steno.engine.state.run import Run, Said
-from steno.engine.state.states import State
 from steno.engine.state.world import World
 from steno.events import types
 from steno.events.clock import SECOND, Clock, backoff, foreign_run_id
 from steno.events.errors import IdConflict
+from steno.events.store.record import Batch
 
 MAX_LINE: Final = 256 * 1024  # bytes of a line; a longer line is not a frame
 MOST_FRAMES: Final = 2_000
@@ -34,7 +34,6 @@ _LAST: Final = 16 * SECOND  # the longest pause between these passes; the first 
 _LOOKED_TWICE: Final = 2  # passes over an output without a final status: its last lines may come late
 _SLOW: Final = 15 * SECOND  # the longest pause between two passes over the output of a live run
 _MARK: Final = MARK.encode()
-_GOES: Final = frozenset({State.RUNNING, State.FINISHING})
 _log = logging.getLogger(__name__)
 
 
@@ -169,9 +168,7 @@ class Reports:
         """True if its output has to be read (further): it has begun, and its final status was not read."""
         if run.said is None or run.said.over or run.said.ended or run.provider_id is None:
             return False
-        if run.provider != self._provider.name or run.project not in (None, self._provider.project):
-            return False
-        return run.terminal or run.state in _GOES
+        return owns(self._provider, run) and run.has_begun
 
     def _attend(self, run: Run, known: Said, output: _Output, *, over: bool) -> None:
         """`over`: the pass is, and has read everything."""
@@ -197,8 +194,6 @@ class Reports:
         """Append an event for each frame, with an id that is the same for every reader. `frames`: each with its number;
         None: no more of the output is read.
         """
-        from steno.events.store.record import Batch
-
         batches, ids = [], f"task/{run.provider}/{output.provider_id}"
         about = {"run_id": run.run_id, "provider": run.provider, "provider_id": output.provider_id}
         for seq, frame in frames:

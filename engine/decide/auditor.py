@@ -181,8 +181,6 @@ class Auditor:
             )
         )
 
-    # -- what was not decided
-
     def _advance(self, goal: int) -> None:
         if not self._missing:
             self._fold.run(Until(position=goal))

@@ -8,9 +8,8 @@ from typing import Final, get_args
 
 from msgspec.structs import replace
 
+from steno.engine.decide import idle_policy
 from steno.engine.decide.budget import due_alerts
-from steno.engine.decide.idle_policy import STENO, cancelled_drains, lever_stops, machine_endings, stop_request
-from steno.engine.decide.idle_runs import idle_runs
 from steno.engine.decide.placement import Plan
 from steno.engine.decide.queue import placements, plan, requeues
 from steno.engine.decide.situation import Situation
@@ -37,7 +36,7 @@ def losers(plan: Plan) -> Iterator[StopRequested]:
         first = won[race_of(run) or ""]
         if first is not None and run is not first:
             project = run.project or situation.source.partition("/")[2]
-            yield stop_request(run, project, by="policy", submitter=STENO)
+            yield idle_policy.stop_request(run, project, by="policy", submitter=idle_policy.STENO)
 
 
 def winner(runs: Iterable[Run]) -> Run | None:
@@ -72,13 +71,13 @@ Decision = (
 DECISIONS: Final = frozenset(kind.__name__ for kind in get_args(Decision))
 
 RULES: Final[tuple[Callable[[Plan], Iterable[Decision]], ...]] = (
-    cancelled_drains,  # a run for such a machine is placed by the next decision, when the record shows the machine free
+    idle_policy.cancelled_drains,  # the next decision places a run there, when the record shows the machine free
     requeues,
     placements,
-    lever_stops,
+    idle_policy.lever_stops,
     losers,
-    machine_endings,
-    idle_runs,
+    idle_policy.machine_endings,
+    idle_policy.idle_runs,
     due_alerts,
 )
 """The rules, in the order in which their decisions are carried out. All see the same world and the same plan."""

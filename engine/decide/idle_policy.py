@@ -1,6 +1,9 @@
 """When a machine is ended: idle too long → drained → seen empty once more → told to stop; and when it stays after all.
 Only machines Steno made are touched. Idle time is recorded evidence: time in which the source answered and showed the
 machine idle. No clock is compared with it, so blind time and clock jumps end nothing.
+
+And when a run is stopped whose GPUs are idle: too long by its samples → warned → still idle by newer samples → stopped.
+That idle time is between two samples, by the clock that measured them; a time without samples begins it again.
 """
 
 from collections.abc import Iterator
@@ -12,15 +15,17 @@ from steno.engine.decide.machine import by_idleness, comer, is_occupied, is_told
 from steno.engine.decide.placement import Plan
 from steno.engine.decide.queue import CLOSED
 from steno.engine.decide.situation import Situation, run_name
+from steno.engine.state.gpu_use import idle_since
+from steno.engine.state.kernel_mark import gpu_kept
 from steno.engine.state.levers import sentence
 from steno.engine.state.policy import HOUR, MINUTE
 from steno.engine.state.run import Run
 from steno.engine.state.sources import BLIND_AFTER
-from steno.engine.state.states import VmState
+from steno.engine.state.states import State, VmState
 from steno.engine.state.vm import Drain, DrainBy, Vm
 from steno.engine.state.world import idle_evidence
 from steno.events.clock import SECOND, backoff, format_second
-from steno.events.types import StopRequested, VmDrainCancelled, VmDrainStarted, VmStopIntended
+from steno.events.types import RunIdleWarned, StopRequested, VmDrainCancelled, VmDrainStarted, VmStopIntended
 
 STENO: Final = "steno"  # who requests the stops that a policy decides
 
@@ -33,6 +38,9 @@ UNHEARD_FOR: Final = 24 * HOUR
 """A machine never seen gone is told to stop again after as long as it has been ending already, between the first and
 the most, for a day. After that only a person can find out what became of it.
 """
+
+NOTICE: Final = 10 * MINUTE  # from the warning to the stop; of a timeout below 20 minutes its half
+STALE: Final = 15 * MINUTE  # nobody has measured since: what the GPUs do is unknown
 
 
 def cancelled_drains(plan: Plan) -> Iterator[VmDrainCancelled]:
@@ -65,9 +73,6 @@ def _drain_of(vm: Vm) -> Drain | None:
 
 def _stop(situation: Situation, vm: Vm, by: DrainBy) -> VmStopIntended:
     return VmStopIntended(vm_id=vm.vm_id, provider=situation.provider, provider_id=vm.provider_id, by=by)
-
-
-# -- one machine -----------------------------------------------------------------------------------------------------
 
 
 def lever_stops(plan: Plan) -> Iterator[StopRequested]:
@@ -171,9 +176,6 @@ def stop_request(
     )
 
 
-# -- all of them -----------------------------------------------------------------------------------------------------
-
-
 def _drains(situation: Situation, plan: Plan) -> Iterator[VmDrainStarted]:
     empty = [
         vm
@@ -202,3 +204,31 @@ def _drains(situation: Situation, plan: Plan) -> Iterator[VmDrainStarted]:
             going += 1
             detail = f"run {run_name(situation.state, plan.head.run_id)} needs its place"
             yield VmDrainStarted(vm_id=vm.vm_id, provider=situation.provider, by="room", detail=detail)
+
+
+def idle_runs(plan: Plan) -> Iterator[RunIdleWarned | StopRequested]:
+    """A warning for each run whose GPUs are idle for too long, and later its stop."""
+    policy, now = plan.situation.policy, plan.situation.now
+    if policy.free or (timeout := policy.busy_idle_timeout) is None:
+        return
+    notice = min(NOTICE, timeout // 2)
+    for run in plan.situation.live:
+        since = idle_since(run.use)
+        if run.use is None or since is None or not _counts(run):
+            continue
+        newest, warning = run.use.newest * SECOND, run.warned
+        if now - newest > STALE or newest - since < timeout - notice:
+            continue
+        if warning is None:
+            # Behind the newest sample too: whatever the clock of the samples says, the stop needs a later one.
+            due = max(now, newest) + notice
+            yield RunIdleWarned(run_id=run.run_id, provider=run.provider, since=since, stops_at=due)
+        elif min(now, newest) >= warning.stops_at and newest - since >= timeout:
+            project = run.project or plan.situation.source.partition("/")[2]
+            yield replace(stop_request(run, project, by="policy", submitter=STENO), idle_since=since)
+
+
+def _counts(run: Run) -> bool:
+    """True for a running run that the policy is about: no schedule or firing, no array, no machine for kernels."""
+    whole = run.schedule is None and not run.is_schedule and not run.tasks and gpu_kept(run) is None
+    return run.state is State.RUNNING and run.stop_by is None and whole and not (run.terms and run.terms.keep_idle)

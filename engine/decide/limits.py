@@ -90,8 +90,6 @@ class OwnerLimits:
     def __init__(self, state: World, policy: Policy, now: int) -> None:
         self._state, self._policy, self._now = state, policy, now
 
-    # -- what owners have
-
     @cached_property
     def spent(self) -> Counter[str]:
         return spent_by(self._state, Book.of(self._state))
@@ -145,8 +143,6 @@ class OwnerLimits:
             for owner in owners_of_run(run) - meant:  # it goes to a machine that is counted already
                 sums[owner] += max(0, lacks)
         return sums
-
-    # -- whether one more run fits
 
     def _of(self, owners: frozenset[str]) -> Iterator[OwnerLimit]:
         return (limit for limit in self._policy.limits if limit.owner in owners)

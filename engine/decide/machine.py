@@ -184,8 +184,6 @@ def by_idleness(vm: Vm) -> tuple[int, str]:
     return (vm.idle_since if vm.idle_since is not None else vm.created, vm.vm_id)
 
 
-# -- runs on their way -------------------------------------------------------------------------------------------------
-
 LANDING: Final = 5 * MINUTE
 """A run submitted this long ago, and seen without a machine since, is not expected on an idle machine any more."""
 
@@ -227,9 +225,6 @@ def in_flight(
         chosen = run.state not in (State.REQUESTED, State.QUEUED) and terms_of(run).nodes == 1
         if not waited and not chosen:
             yield run, nodes, run.placed
-
-
-# -- how long a machine may idle --------------------------------------------------------------------------------------
 
 
 class Timeout(NamedTuple):

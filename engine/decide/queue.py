@@ -3,7 +3,7 @@ capacity are submitted again.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from itertools import islice
 from math import inf
 from statistics import median_low
@@ -185,9 +185,6 @@ def is_due(held: Held | None, now: int) -> bool:
     return held is None or held.not_before is None or now >= held.not_before or now < held.at
 
 
-# -- what is shown of it -----------------------------------------------------------------------------------------------
-
-
 class Queued(Shape, frozen=True):
     """A place in Steno's queue, and why the run waits there."""
 
@@ -207,7 +204,9 @@ def queue(state: World, source: str, policy: Policy, now: int) -> tuple[Queued, 
     entries, usual = [], _usual_duration(situation)
     running = ((occupant.since, state.runs.get(occupant.run_id)) for vm in situation.ours for occupant in vm.occupants)
     late = any(_end(since, run, usual, now) == inf > _lasts(run, usual) for since, run in running)
-    for position, (run, start) in enumerate(zip(situation.queue, _starts(situation, usual), strict=True), start=1):
+    limited = {run_id for run_id, held in holds.items() if held.why == "limit"}
+    starts = _starts(situation, usual, limited)
+    for position, (run, start) in enumerate(zip(situation.queue, starts, strict=True), start=1):
         held = holds.get(run.run_id) or run.held
         if run.held is not None and held is not None and run.held.why == held.why == "machine":
             held = run.held  # it may say more: which machine is being made ready
@@ -219,9 +218,9 @@ def queue(state: World, source: str, policy: Policy, now: int) -> tuple[Queued, 
     return tuple(entries)
 
 
-def _starts(situation: Situation, usual: float) -> Iterator[int | None]:
+def _starts(situation: Situation, usual: float, limited: Set[str]) -> Iterator[int | None]:
     """When each run of the queue may start: machines come free one after another, by usual durations. None: at the next
-    look, or unknown, as where a run takes longer than usual.
+    look, or unknown, as where a run takes longer than usual, or a limit of its owner holds the run.
     """
     now = situation.now
     frees: list[float] = [now] * max(0, situation.free or 0)
@@ -237,7 +236,7 @@ def _starts(situation: Situation, usual: float) -> Iterator[int | None]:
     waiting: list[Run] = []
     for run in situation.queue:
         nodes, at = places(run), float(now)
-        if situation.holds_back(run) or without_offer(situation, run) is not None:
+        if run.run_id in limited or situation.holds_back(run) or without_offer(situation, run) is not None:
             lever = situation.holder(run)
             yield None if lever is None else lever.pulled.until
             continue
@@ -293,9 +292,6 @@ def over_limit(state: World, source: str, policy: Policy, now: int) -> str | Non
         f"{source} is {-situation.free} above its machine limit ({policy.max_vms}, `vms.max`): "
         f"{situation.provider} itself starts what has a schedule ({', '.join(names)})"
     )
-
-
-# -- no capacity -------------------------------------------------------------------------------------------------------
 
 
 def requeues(plan: Plan) -> Iterator[RunRequeued]:

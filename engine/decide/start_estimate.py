@@ -12,6 +12,7 @@ from msgspec import Meta
 from steno.engine.decide.queue import LEARNT_FROM
 from steno.engine.decide.situation import terms_of
 from steno.engine.money.report import start_time
+from steno.engine.state.levers import holder
 from steno.engine.state.run import Run
 from steno.engine.state.world import World, source_of
 from steno.engine.wire import Shape, Time, seconds
@@ -57,10 +58,11 @@ def start_estimate(state: World, run: Run, now: int) -> StartEstimate | None:
     starts = sorted(_starts(newest))
     waited = max(0, now - since)
     longer = [took for _, took in starts if took > waited][-_NEWEST:]
-    around = _range(longer)
+    unknown = _held_back(state, run, now)  # what started before says nothing of such a run
+    around = None if unknown else _range(longer)
     low, high = (None, None) if around is None else around
-    among, (checked, held), unknown = _among(run), hit_rate(starts), None
-    if around is None:
+    among, (checked, held) = _among(run), hit_rate(starts)
+    if around is None and unknown is None:
         which = f" that waited longer than {duration(waited // SECOND * SECOND)}" if len(longer) < len(starts) else ""
         unknown = f"it needs {FEWEST} {among}{which}, and this record has {len(longer)}"
     return StartEstimate(
@@ -75,6 +77,12 @@ def start_estimate(state: World, run: Run, now: int) -> StartEstimate | None:
         held=held,
         unknown=unknown,
     )
+
+
+def _held_back(state: World, run: Run, now: int) -> str | None:
+    if holder(state.levers.values(), run, now) is not None:
+        return "somebody holds it back"
+    return "a limit of its owner holds it back" if run.held is not None and run.held.why == "limit" else None
 
 
 def hit_rate(starts: Sequence[Span]) -> tuple[int, int]:

@@ -124,9 +124,6 @@ def _state(situation: Situation, run: Run, vm: Vm) -> Iterator[str]:
         yield "its health check fails"
 
 
-# -- why a machine is still up ----------------------------------------------------------------------------------------
-
-
 def why_up(state: World, vm: Vm, policy: Policy, now: int) -> tuple[str, ...]:
     """Every reason why the machine is still up; if it ended, when and why."""
     if vm.state is VmState.TERMINATED:
@@ -259,9 +256,6 @@ def _says(state: World, timeout: Timeout) -> str:
         return "`vms.idle_timeout`"
     maker = "" if timeout.run_id is None else f" of {_name(state, timeout.run_id)}, for which it was created"
     return f"{'idle_duration' if timeout.source == 'task' else 'creation_policy create'}{maker}"
-
-
-# -- words -------------------------------------------------------------------------------------------------------------
 
 
 def _about(length: int) -> str:

@@ -186,9 +186,7 @@ _RANK: Final = {
     VmState.TERMINATING: 1,
     VmState.TERMINATED: 0,
 }
-"""Where a machine is → how far it is from having ended; idle is nearer than busy, because idle machines are ended. An
-unknown word ends none.
-"""
+"""Where a machine is → how far from its end; idle is nearer than busy: idle machines are ended. Unknown ends none."""
 _DERIVED: Final = frozenset(
     {"drift", "state", "requeued", "final", "failed", "cause", "by_request", "gives_end", "latest_exit_status"}
 )  # facts that follow from others, which are named

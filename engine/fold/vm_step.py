@@ -82,9 +82,7 @@ def is_doubtful(vm: Vm) -> bool:
 
 
 def compare(turn: FoldStep, vm: Vm) -> None:
-    """Report a machine that does not answer any more, or whose row calls it idle while a run is running on it, for
-    longer than a server lags: that one is busy.
-    """
+    """Report a machine that stopped answering, or that its row calls idle for longer than a server lags: it is busy."""
     silence = vm.silence
     if silence is not None and vm.last_at - silence.since >= SILENT_FOR:
         turn.note(vm, AnomalyKind.UNREACHABLE, str(silence), once=True)

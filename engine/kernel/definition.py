@@ -225,8 +225,6 @@ def _check_words(given: Collection[str], wanted: tuple[str, ...], where: str) ->
         raise Wrong(where, f"it is {' and '.join(faults)}")
 
 
-# -- the shipped problems ----------------------------------------------------------------------------------------------
-
 _FOLDER: Final = Path(__file__).parent / "problems"
 
 

@@ -1,29 +1,25 @@
 """Rules that a record adopts: the list, those in force at a position, and the adoption itself."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from steno.engine.live.journal import Journal
 from steno.engine.rules.rule_file import adopted_by, digest_of
 from steno.engine.rules.sets import ADOPTED, CURRENT, RuleSet
 from steno.events.errors import UnreadableInput
+from steno.events.store.record import Record, Stored
 from steno.events.types import RulesAdopted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from steno.events.store.record import Record, Stored
 
 STREAM = "rules"
 
 
-def adoptions(record: "Record", until: int | None = None) -> "Iterator[tuple[Stored, RulesAdopted]]":
+def adoptions(record: Record, until: int | None = None) -> Iterator[tuple[Stored, RulesAdopted]]:
     """Every adoption up to a position, oldest first."""
     for stored in record.read(stream=STREAM, types=frozenset({RulesAdopted.__name__}), until=until):
         assert isinstance(stored.data, RulesAdopted)  # noqa: S101 - of its type
         yield stored, stored.data
 
 
-def in_force(record: "Record", position: int | None = None) -> RuleSet:
+def in_force(record: Record, position: int | None = None) -> RuleSet:
     """The rules that judge what follows a position, as the fold has them; None: the end of the record."""
     rules = CURRENT
     for _, event in adoptions(record, position):

@@ -1,16 +1,14 @@
 """The record as effects use it: durable appends, and what is open, whichever process wrote it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from steno.engine.live.live_world import LiveWorld
 from steno.engine.state.outbox import Outbox
 from steno.engine.state.policy import Policy, dump_policy
 from steno.engine.state.world import World
 from steno.events import types
-
-if TYPE_CHECKING:
-    from steno.engine.live.live_world import LiveWorld
-    from steno.events.store.record import Batch, Record, Unless
+from steno.events.store.record import Batch, Record, Unless
 
 _PULLS: Final = frozenset({"LeverPulled"})
 _PLACES: Final = _PULLS | {"RunPlaced", "BudgetMoved"}
@@ -19,18 +17,16 @@ _PLACES: Final = _PULLS | {"RunPlaced", "BudgetMoved"}
 class Journal:
     """Writes intents and outcomes so that they survive a power cut."""
 
-    def __init__(self, record: "Record", live: "LiveWorld | None" = None) -> None:
+    def __init__(self, record: Record, live: LiveWorld | None = None) -> None:
         """`live`: the world that knows what is open, owned by the caller's thread; None: append only."""
         self.record = record
         self._live = live
 
     def write(self, stream: str, *facts: types.Event) -> int:
         """Append facts to a stream (`run/<id>`, `vm/<id>` …) in one durable transaction; the position of the last."""
-        from steno.events.store.record import Batch
-
         return self.append(Batch(stream=stream, events=facts))[-1]
 
-    def append(self, *batches: "Batch", unless: "Unless | None" = None) -> tuple[int, ...]:
+    def append(self, *batches: Batch, unless: Unless | None = None) -> tuple[int, ...]:
         """Append to several streams in one durable transaction; VersionConflict, IdConflict: nothing was appended."""
         return self.record.append_many(batches, durable=True, unless=unless)
 
@@ -55,8 +51,6 @@ class Journal:
         Raises:
             VersionConflict: another process decided meanwhile; nothing was appended.
         """
-        from steno.events.store.record import Batch, Unless
-
         unless = None if seen is None else Unless(_PLACES if spends else _PULLS, seen)
         self.append(Batch(stream=f"queue/{source}", events=facts, expected_version=version), unless=unless)
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -22,13 +22,11 @@ from steno.engine.fold.snapshot import dump_in_memory, segments_of
 from steno.engine.fold.snapshot_store import AT_START, EVERY, SnapshotStore
 from steno.engine.rules.sets import ADOPTED
 from steno.engine.state.changes import Change, Touched
+from steno.engine.state.reading import Readings
+from steno.engine.state.world import World
 from steno.events.clock import EPOCH
-
-if TYPE_CHECKING:
-    from steno.engine.state.reading import Readings
-    from steno.engine.state.world import World
-    from steno.events.poll import Poll
-    from steno.events.store.record import Head, Record, StreamOf
+from steno.events.poll import Poll
+from steno.events.store.record import Head, Record, StreamOf
 
 _log: Final = logging.getLogger("steno.fold")
 BATCH: Final = 500  # positions folded between turns of subscribers and readers
@@ -52,7 +50,7 @@ class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
 class Observer(Protocol):
     """Sees the world after each event, in the owner's thread: it computes and never waits."""
 
-    def start(self, record: "Record", state: "World", position: int) -> None:
+    def start(self, record: Record, state: World, position: int) -> None:
         """This world, which is at `position`, is shown from now on: the first, or another after a mistake."""
 
     def begin(self, after: int, until: int, *, more: bool) -> Sequence[int]:
@@ -102,7 +100,7 @@ class LiveWorld:
 
     # -- the owner's thread
 
-    def open(self, record: "Record") -> None:
+    def open(self, record: Record) -> None:
         """Follow this record from now on, from its snapshot if there is one; folds nothing yet."""
         self._record = record
         self._snapshots = SnapshotStore(record) if self._keep else None
@@ -153,7 +151,7 @@ class LiveWorld:
                     raise
 
     @property
-    def record(self) -> "Record":
+    def record(self) -> Record:
         if self._record is None:
             raise RuntimeError("the live world was not opened")
         return self._record
@@ -167,11 +165,11 @@ class LiveWorld:
         return self._fold.world
 
     @property
-    def state(self) -> "World":
+    def state(self) -> World:
         """For the owner's thread; others use `reading`."""
         return self.world.state
 
-    def stream_of(self, provider: str, poll: "Poll") -> "StreamOf":
+    def stream_of(self, provider: str, poll: Poll) -> StreamOf:
         """Names the streams of a poll's items for its append, as `RecordFold.stream_of` does."""
         fold = self._fold
         assert fold is not None  # noqa: S101 - the owner has caught up
@@ -215,7 +213,7 @@ class LiveWorld:
         if self._fold is not None:
             self._fold.forget_items()
 
-    def _load(self, record: "Record") -> None:
+    def _load(self, record: Record) -> None:
         state = None if self._snapshots is None else self._snapshots.load()
         world = Fold(self._readings, ADOPTED, state, live=True)
         with self._lock:

@@ -76,8 +76,6 @@ class Bill(Struct, frozen=True, kw_only=True):
     """The price in force at `until`, even if no interval has begun at it; None: no price was ever given."""
 
 
-# -- what no later poll changes ---------------------------------------------------------------------------------------
-
 OPEN: Final = 32  # phases computed again with each poll, before they are settled too
 _MACHINES: Final = 64  # machines cached
 
@@ -193,9 +191,6 @@ def _up_to(dates: tuple[VmDate, ...], moment: int) -> tuple[VmDate, ...]:
 
 def _in_order(occupancies: Sequence[Occupancy]) -> bool:
     return all(order_of(earlier) <= order_of(other) for earlier, other in pairwise(occupancies))
-
-
-# -- the bill ---------------------------------------------------------------------------------------------------------
 
 
 def bill_vm(vm: Vm, *, until: int, book: Book, cache: BillCache | None = None) -> Bill:

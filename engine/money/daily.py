@@ -80,9 +80,6 @@ def days_of(vm: Vm, bill: Bill, user: Callable[[str], str]) -> MachineDays:
     )
 
 
-# -- sums of many ------------------------------------------------------------------------------------------------------
-
-
 class BilledMachine(msgspec.Struct, frozen=True, gc=False):
     """A machine whose days are summed."""
 

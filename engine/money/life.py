@@ -28,9 +28,7 @@ def life_end(vm: Vm, until: int) -> int:
 
 
 def possible_end(vm: Vm, until: int) -> int:
-    """The latest possible end: the high bound of its bill ends here. Later than its end only if no source dates that,
-    and it was over when a poll first showed it.
-    """
+    """The latest end, that of the high bound; later than its end only if it was over when first shown, undated."""
     end = life_end(vm, until)
     return max(end, vm.first_at) if vm.unseen_end and vm.state is VmState.TERMINATED else end
 
@@ -132,9 +130,6 @@ def _answered(vm: Vm) -> int:
             ready = [moment for moment in dated if step.low_at <= moment <= step.at]
             moments.append(ready[0] if ready else step.low_at)
     return max([vm.created, *moments])
-
-
-# -- the runs on it ---------------------------------------------------------------------------------------------------
 
 
 class RunOccupancy(NamedTuple):

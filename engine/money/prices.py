@@ -150,9 +150,6 @@ def in_force(steps: tuple[PolicyStep, ...], moment: int) -> Policy | None:
     return next((step.policy for step in reversed(steps) if step.at <= moment), None)
 
 
-# -- before there is a machine -----------------------------------------------------------------------------------------
-
-
 class Guess(NamedTuple):
     """Micro-dollars an hour of one machine, and the source of that price."""
 

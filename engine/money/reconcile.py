@@ -216,9 +216,6 @@ def _outside(since: int, until: int, covered: Iterable[tuple[int, int]]) -> list
     ]
 
 
-# -- the provider's figure by itself -----------------------------------------------------------------------------------
-
-
 def charged(run: Run) -> Iterator[Charged]:
     """Every submission of the newest answer that the provider charges for."""
     for job in () if run.facts is None else run.facts.jobs:

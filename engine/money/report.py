@@ -33,8 +33,6 @@ def midnights(since: int, until: int) -> Iterator[int]:
     yield from range(since - since % DAY + DAY, until, DAY)
 
 
-# -- targets -----------------------------------------------------------------------------------------------------------
-
 SLACK: Final = MINUTE
 """The longest that an idle shutdown may take beyond its timeout: the poll that sees it, one more, and the tear-down."""
 _TASK: Final = ("$0.05", 50_000)  # the target of a task's cost

@@ -43,9 +43,6 @@ class Slice(NamedTuple):
     span: Span
 
 
-# -- the phases of a life --------------------------------------------------------------------------------------------
-
-
 class _Edge(NamedTuple):
     at: int
     phase: Phase

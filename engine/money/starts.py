@@ -82,8 +82,6 @@ def _figures(ordered: Sequence[int]) -> StartFigures:
     )
 
 
-# -- a run and its like ------------------------------------------------------------------------------------------------
-
 Span = Literal["queue", "provisioning", "running"]
 SPANS: Final[tuple[Span, ...]] = get_args(Span)
 

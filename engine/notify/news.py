@@ -176,8 +176,6 @@ class News:
                 words += "" if run.held is None else f": {waits(run.held)}"
                 yield _Fact(WAIT, what, run, (answered or 0) - waited + self._patience, words)
 
-    # -- machines
-
     def _vanished(self, state: World, now: int, *, first: bool) -> Iterator[_Fact]:
         """The machines that nobody of us stopped and that do not answer, are not listed, or were taken away."""
         there = vms_of(state, self._source)
@@ -198,8 +196,6 @@ class News:
             what = f"{VANISHED}/{vm.vm_id}/{silence.since if silence else step and step.position}"
             yield _Fact(VANISHED, what, vm, now, detail, position)
 
-    # -- runs
-
     def _ended(self, state: World, now: int) -> list[Run]:
         """The runs that ended since the last call, in order; at the first call those that may be news still."""
         if self._position == 0:
@@ -212,8 +208,6 @@ class News:
         self._open = {*state.runs.open_ids, *over} - {run.run_id for run in ended}
         self._position = state.position
         return sorted(ended, key=lambda run: (run.finished_at or 0, run.first_position))
-
-    # -- anomalies
 
     def _stands(self, fact: NewsItem, state: World) -> bool:
         if fact.kind != ORPHAN or not isinstance(fact.subject, Anomaly):
@@ -238,8 +232,6 @@ class News:
                 final.append(msgspec.structs.replace(run))  # the fold's own has no figure: it is in the record
         fill_costs(self._record, final)
         return divergences(World(rules=state.rules, runs=Inventory({run.run_id: run for run in final})))
-
-    # -- what was seen live
 
     def _is_live(self, thing: Run | Vm | None, position: int, mark: NoticeMark, now: int) -> bool:
         """True if the event at that position is news since the mark, written live by this source's watcher."""

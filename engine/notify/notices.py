@@ -88,8 +88,6 @@ class Notices:
         """By notice: attempts under way, or whose outcome is not recorded yet."""
         self._accepted: dict[str, int] = {}  # when a route last took a notice: what it refused before is due
 
-    # -- what is reported
-
     def adopt(self, *, stays: bool) -> None:
         """Record which kinds of news of the source are reported from now on. `stays`: this process runs until it is
         stopped, so its settings hold; a process that acts once keeps those of others.
@@ -179,8 +177,6 @@ class Notices:
         link = None if dashboard is None else f"{dashboard.rstrip('/')}{page}"
         body = envelope(text, link, ours | ({} if link is None else {"link": link}))
         return _intent(name, kind, body, about, "" if route is None else route.name)
-
-    # -- delivery
 
     def round(self) -> None:
         """Record the outcomes of earlier attempts and start those that are due; never waits for the webhook."""

@@ -74,9 +74,7 @@ class _Content(msgspec.Struct):
 
 
 def check_route(route: Route) -> None:
-    """Raise NotConfigured if nothing delivers notices by a route: apprise is not installed, or does not understand the
-    address, which the message does not show.
-    """
+    """Raise NotConfigured if apprise is not installed or does not understand the address, which is not shown."""
     if route.posts:
         return
     if find_spec("apprise") is None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from steno.engine.errors import ProviderError, VmNotFound
+from steno.engine.state.run import Run
 from steno.engine.state.samples import Sample
 from steno.events.poll import Poll
 
@@ -50,9 +51,7 @@ class StopTarget(msgspec.Struct, frozen=True, kw_only=True):
     abort: bool = False  # at once, without time to clean up
     mark: str | None = None  # `Submission.run_id` of a run that Steno submitted; None: somebody else's
     submitted_at: int | None = None
-    """The newest submission seen, microseconds UTC by the provider's clock; of somebody else's run, the one shown to
-    whoever stops it.
-    """
+    """The newest submission seen, microseconds UTC by the provider's clock; or the submission that was shown."""
     user: str | None = None  # whose run it is at the provider; None: ours
 
 
@@ -196,3 +195,8 @@ class Provider(ABC):
 
     def close(self) -> None:  # noqa: B027 - not every provider has connections
         """Close connections; the runs go on."""
+
+
+def owns(provider: Provider, run: Run) -> bool:
+    """True if it is a run of this project at this provider."""
+    return run.provider == provider.name and run.project in (None, provider.project)

@@ -217,7 +217,5 @@ class ProviderKind(ABC):
         """Import what the first `complete` would wait for."""
 
     def checkup(self, settings: Settings, *, clock: Clock, ids: Ids, wanted: bool, trial: bool = False) -> Checkup:
-        """The checks of `steno doctor`; changes nothing there. `wanted`: the settings name this provider; `trial`: its
-        trial is to be run, so that is the task to judge.
-        """
+        """The checks of `steno doctor`. `wanted`: the settings name this provider; `trial`: judge its trial's task."""
         return Checkup(checks=(Check(name=self.name, message=self.summary),) if wanted else ())

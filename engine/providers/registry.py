@@ -5,6 +5,7 @@ it happens only for a name that is not built in. A built-in provider is imported
 that reads a record needs one or two.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -79,6 +80,14 @@ def load_settings(
     """The settings of one call, with the providers': see `steno.engine.settings.settings.load_settings`."""
     table = settings_table()
     return _load_settings(table, flags=flags, environ=environ, cwd=cwd, home=home, config=config, data=data)
+
+
+def settings_here(flags: Mapping[str, str | None]) -> Settings:
+    """The settings of this process in this folder; see `load_settings`."""
+    from platformdirs import user_config_path, user_data_path
+
+    folders = {"cwd": Path.cwd(), "home": Path.home(), "config": user_config_path("steno")}
+    return load_settings(flags=flags, environ=os.environ, data=user_data_path("steno"), **folders)
 
 
 def settings_table() -> Table:

@@ -30,9 +30,7 @@ _COLUMNS: Final = {
 _VALUES: Final = frozenset(_COLUMNS.values()) - {"at", "device"}
 _MOST: Final = {"use": 100, "power": 10_000, "temperature": 500}  # 65535 is a missing value of some drivers
 _SLOWDOWNS: Final = 0x8 | 0x20 | 0x40 | 0x80
-"""Reasons of NVML that slow a GPU down: of hardware, heat, power brake. An idle GPU and one at its power limit are as
-they should be.
-"""
+"""Reasons of NVML that slow a GPU down: of hardware, heat, power brake; not: idle, or at its power limit."""
 _DATE: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d{1,6})?", re.ASCII)
 _EPOCH: Final = re.compile(r"\d{10}(\.\d{1,9})?", re.ASCII)
 _MASK: Final = re.compile(r"0x[0-9A-Fa-f]{1,16}")

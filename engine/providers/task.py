@@ -132,8 +132,6 @@ def _merged(before: object, env: Sequence[str]) -> object:
     return [*kept, *latest.values()]
 
 
-# -- its name ----------------------------------------------------------------------------------------------------------
-
 PATTERN = "^[a-z][a-z0-9-]{1,40}$"  # the strictest rule of all providers: such a name fits anywhere
 
 _NAME = re.compile(PATTERN[1:-1])
@@ -167,8 +165,6 @@ def alternatives(name: str, run_id: str) -> tuple[str, ...]:
     stem = name.removesuffix(digits)[:26].rstrip("-")
     return (name, *(f"{stem}{digits}-{number}" for number in range(2, 10)))
 
-
-# -- its file ----------------------------------------------------------------------------------------------------------
 
 LARGEST = 512 << 10  # bytes of a task file; usually it has 1 kB, and this size takes seconds
 _DEEPEST = 30

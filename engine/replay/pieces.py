@@ -6,7 +6,7 @@ shown, and pieces that meet are folded again as one.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -14,23 +14,21 @@ from msgspec.structs import replace
 from steno.engine.fold.fold import Fold
 from steno.engine.fold.poll_reader import Until
 from steno.engine.fold.record_fold import RecordFold
+from steno.engine.live.live_world import Progress
 from steno.engine.providers.registry import READINGS, rules_named
 from steno.engine.replay.result import fill_costs
 from steno.engine.rules.rule_file import rules_of
 from steno.engine.state.changes import AnomalyKind, Blind, Change
 from steno.engine.state.inventory import Inventory
+from steno.engine.state.outbox import Outbox
 from steno.engine.state.reading import Listing, Tick
 from steno.engine.state.vm import vm_id_of
 from steno.engine.state.world import World, dump, load
 from steno.events.clock import SystemClock
 from steno.events.errors import RecordDamaged, StenoError
 from steno.events.store.record import Record
+from steno.events.store.verify_pieces import WorkPool
 from steno.events.types import Event, RunRequested
-
-if TYPE_CHECKING:
-    from steno.engine.live.live_world import Progress
-    from steno.events.store.verify_pieces import WorkPool
-
 
 _STREAM: Final = "source/"
 _LISTED: Final = frozenset({Listing.RUNS, Listing.RUN, Listing.VMS})
@@ -131,7 +129,7 @@ def merged(pieces: Iterable[HistoryPiece]) -> HistoryPiece:
     """Several pieces as one."""
     parts = tuple(pieces)
     sources = {name for piece in parts for name in piece.sources}
-    return msgspec.structs.replace(
+    return replace(
         parts[0],
         sources=tuple(sorted(sources)),
         others=tuple(sorted(set(parts[0].others) - sources)),
@@ -205,25 +203,8 @@ class PieceFold(Fold):
         )
         places = {(run.provider, run.project) for run in state.runs.all()}
         places.update((vm.provider, vm.facts.project) for vm in state.vms.all())
-        needed = World(
-            rules=state.rules,
-            rule_texts=state.rule_texts,
-            position=state.position,
-            events=state.events,
-            last_at=state.last_at,
-            runs=state.runs,
-            by_provider=state.by_provider,
-            former=state.former,
-            carried=state.carried,
-            sources=state.sources,
-            vms=state.vms,
-            policies=state.policies,
-            anomalies=state.anomalies,
-            blind=state.blind,
-            clock_steps=state.clock_steps,
-        )
         return Folded(
-            world=dump(needed),
+            world=dump(replace(state, outbox=Outbox())),  # nothing of it is joined
             runs_at=runs_at,
             vms_at=vms_at,
             sources_at=sources_at,
@@ -249,7 +230,7 @@ _decode = msgspec.msgpack.Decoder(Folded).decode
 
 
 def folded_apart(
-    record: "Record", rules: str, until: Until | None, progress: "Progress | None", pool: "WorkPool"
+    record: "Record", rules: str, until: Until | None, progress: Progress | None, pool: WorkPool
 ) -> Fold | None:
     """The world after a record's end or `until`; None: it has no pieces, or is too short for them."""
     limit, head = until if until is not None else Until(), record.head().position

@@ -20,7 +20,6 @@ from steno.events.traces.trace import Progress, TraceReading, read_trace
 from steno.events.types import PollEvent
 
 if TYPE_CHECKING:
-    from steno.engine.live.live_world import Progress
     from steno.events.store.record import Record
     from steno.events.store.verify_pieces import WorkPool
 
@@ -111,7 +110,7 @@ def replay_record(
     record: "Record",
     rules: str = "adopted",
     until: Until | None = None,
-    progress: "Progress | None" = None,
+    progress: Progress | None = None,
     pool: "WorkPool | None" = None,
 ) -> Replay:
     """Fold a record from its start to its end or `until`, in pieces in a pool if the record has independent pieces.
@@ -130,7 +129,7 @@ def replay_record(
 
 
 def world_of(
-    record: "Record", rules: str = "adopted", until: Until | None = None, progress: "Progress | None" = None
+    record: "Record", rules: str = "adopted", until: Until | None = None, progress: Progress | None = None
 ) -> Fold:
     """As `replay_record`, the world itself; the provider's costs are not read yet (`fill_costs`)."""
     world = Fold(READINGS, rules_named(rules, files=True))

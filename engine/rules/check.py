@@ -121,9 +121,7 @@ class _RowCheck:
     def _overlaps(
         self, row: RuleRow, number: int, terms: tuple[Term, ...], where: list[tuple[Mode, Term, Term]]
     ) -> bool:
-        """True if an earlier row matches some of the same cases and says something else. An exception of this row,
-        which matches all of its cases, is meant so.
-        """
+        """True if an earlier row matches some of the same cases and says something else, but for its exceptions."""
         if self._listed >= _MOST or self._rows[number].then == row.then or not self._meets(where):
             return False
         return any(self._space.without(part, terms, mode) for mode, part in self._parts[number])

@@ -20,7 +20,7 @@ from steno.engine.state.states import Reason, VmReason
 from steno.engine.state.world import World
 from steno.events import types
 from steno.events.clock import SECOND, duration, format_second
-from steno.events.errors import LeaseLost, RecordLocked, RecordPaused, RecordUnreachable
+from steno.events.errors import RecordLocked, RecordPaused, RecordUnreachable
 from steno.events.installation import version
 from steno.events.store.record import Record
 
@@ -61,7 +61,7 @@ def record_forever(controller: Controller, *checks: Callable[[], None]) -> None:
     controller.stays = True
     controller.live.nudge = controller.effects.wake
     shrink(controller.live.record)
-    run_until_stopped(partial(_rounds, controller), checks, partial(_stopped, controller))
+    run_until_stopped(partial(_rounds, controller), checks, controller.stopped)
 
 
 def shrink(record: Record) -> None:
@@ -69,12 +69,6 @@ def shrink(record: Record) -> None:
     record.shrink()
     with suppress(AttributeError, OSError):  # glibc's own: it would keep what is free, some MB, for itself
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def _stopped(controller: Controller, why: str) -> None:
-    if controller.holds:
-        with suppress(LeaseLost):  # another process acts by now, which this one did not notice yet
-            controller.stopped(why)
 
 
 def _rounds(controller: Controller, checks: Sequence[Callable[[], None]]) -> None:

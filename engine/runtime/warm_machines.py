@@ -90,8 +90,7 @@ class WarmMachines:
         if self._parts is None:
             return
         controller = self._parts.controller
-        if controller.holds:
-            controller.stopped("the process ends")
+        controller.stopped("the process ends")
         controller.release()
         self._parts.provider.close()
 

@@ -20,6 +20,7 @@ from steno.events.errors import StenoError
 
 SITE = "default of the AMD_ variables"
 _LIMITS = "budget, daily, gpu_hours, machines or runs"
+_NONE = Block(provider="")
 _SHOWN = 60  # characters of a wrong value that a message repeats
 
 
@@ -73,29 +74,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def provider(self) -> str:
         return self.value("provider") or "local"
 
+    def block(self, provider: str | None) -> Block:
+        """The settings of that provider; an empty block if there is none."""
+        return next((block for block in self.blocks if block.provider == provider), _NONE)
+
     def hourly(self, provider: str | None) -> int | None:
         """Micro-dollars an hour that each machine of that provider costs (0: free); None: each has its own price."""
-        named = next((block.hourly for block in self.blocks if block.provider == provider), None)
+        named = self.block(provider).hourly
         return None if named is None else self.parsed(named)
 
     def unpriced(self, provider: str | None) -> str | None:
         """The variable that must be set for machines of that provider to have a price; None: none."""
-        block = next((block for block in self.blocks if block.provider == provider and block.rates is not None), None)
-        if block is None or self.value(block.rates or "") is not None:
+        block = self.block(provider)
+        if block.rates is None or self.value(block.rates) is not None:
             return None
         return next(known.variables[0] for known in block.known if known.name == block.rates)
-
-    def prices(self, provider: str | None) -> Mapping[str, int]:
-        """Micro-dollars an hour of one GPU of each model of that provider, by its settings."""
-        return next((block.prices(self.value) for block in self.blocks if block.provider == provider), {})
-
-    def schedules(self, provider: str | None) -> bool:
-        """True if that provider has a queue of its own, so that Steno holds no run back for lack of a machine."""
-        return any(block.schedules for block in self.blocks if block.provider == provider)
-
-    def hosted(self, provider: str | None) -> bool:
-        """True if the machines of that provider are runs of another provider."""
-        return any(block.hosted for block in self.blocks if block.provider == provider)
 
 
 def load_settings(
@@ -250,7 +243,8 @@ def policy_from(settings: Settings, provider: str | None = None) -> Policy:
         raise NotConfigured(
             f"vms.share is user ({share.source}), and only Steno's own pool can see to that: set vms.mode to pool"
         )
-    if settings.hosted(provider):
+    block = settings.block(provider)
+    if block.hosted:
         return Policy(
             mode="pool",
             max_vms=None,
@@ -264,13 +258,13 @@ def policy_from(settings: Settings, provider: str | None = None) -> Policy:
     for entry in settings.entries:
         if entry.name.startswith("rates.") and entry.value is not None:
             rates[entry.given] += (Rate(gpu=entry.name.removeprefix("rates."), hourly=entry.parsed),)
-    rates[False] += tuple(Rate(gpu=gpu, hourly=price) for gpu, price in settings.prices(provider).items())
+    rates[False] += tuple(Rate(gpu=gpu, hourly=price) for gpu, price in block.prices(settings.value).items())
     hourly = settings.hourly(provider)
     if hourly is not None:
         rates[False] = (Rate(gpu="", hourly=hourly),) if hourly else ()
     return Policy(
         mode=mode,
-        max_vms=None if settings.schedules(provider) else text("vms.max"),
+        max_vms=None if block.schedules else text("vms.max"),
         idle_timeout=text("vms.idle_timeout"),
         busy_idle_timeout=text("vms.busy_idle_timeout"),
         share=share.parsed,

@@ -2,40 +2,11 @@
 
 import re
 from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Any
 
 import msgspec
 
-from steno.engine.settings.values import (
-    Block,
-    Known,
-    alerts,
-    budget,
-    busy_timeout,
-    cpus,
-    days,
-    host,
-    isolation,
-    limit_count,
-    limit_hours,
-    limit_usd,
-    machines,
-    memory,
-    one_of,
-    origins,
-    port,
-    positive_duration,
-    quiet_hours,
-    rate,
-    route_url,
-    size,
-    submit_rate,
-    thresholds,
-    timeout,
-    webhook,
-    whole,
-)
+from steno.engine.settings import values
+from steno.engine.settings.values import Block, Known, setting
 from steno.events.clock import parse_duration
 
 
@@ -56,148 +27,144 @@ PROFILES: dict[str, Profile] = {
 }  # kinds of work, and how long their machines are kept warm
 
 
-def _setting(name: str, *variables: str, **more: Any) -> Callable[..., Known]:
-    return partial(Known, name=name, variables=variables, **more)
-
-
 GENERAL: tuple[Known, ...] = (
-    _setting("record", "STENO_RECORD")(help="Place of the record: a path (SQLite) or an SQLAlchemy URL."),
-    _setting("profile", "STENO_PROFILE", parse=one_of(*PROFILES))(
+    setting("record", "STENO_RECORD")(help="Place of the record: a path (SQLite) or an SQLAlchemy URL."),
+    setting("profile", "STENO_PROFILE", parse=values.one_of(*PROFILES))(
         help="Idle timeout by kind of work: development, batch, infrequent, one-off, no-reuse."
     ),
-    _setting("vms.mode", "STENO_VMS_MODE", default="provider", parse=one_of("provider", "pool"))(
+    setting("vms.mode", "STENO_VMS_MODE", default="provider", parse=values.one_of("provider", "pool"))(
         help="Who assigns runs to machines: provider, or pool (Steno assigns them to the machines it keeps)."
     ),
-    _setting("vms.max", "STENO_MAX_VMS", "AMD_VM_MAX_CONCURRENT", default="3", parse=machines)(
+    setting("vms.max", "STENO_MAX_VMS", "AMD_VM_MAX_CONCURRENT", default="3", parse=values.machines)(
         help="Maximum number of machines that Steno creates. Further runs wait in the queue. off: no limit."
     ),
-    _setting("vms.idle_timeout", "STENO_IDLE_TIMEOUT", "AMD_VM_IDLE_TIMEOUT", default="600", parse=timeout)(
+    setting("vms.idle_timeout", "STENO_IDLE_TIMEOUT", "AMD_VM_IDLE_TIMEOUT", default="600", parse=values.timeout)(
         help="Stop a machine after it was idle for this long: seconds, 10m, 0, off. A task may ask for less."
     ),
-    _setting("vms.busy_idle_timeout", "STENO_BUSY_IDLE_TIMEOUT", default="off", parse=busy_timeout)(
+    setting("vms.busy_idle_timeout", "STENO_BUSY_IDLE_TIMEOUT", default="off", parse=values.busy_timeout)(
         help="Stop a run after its GPUs were idle for this long: 2h. off: never. STENO_KEEP_IDLE in its env keeps it."
     ),
-    _setting("vms.share", "STENO_VMS_SHARE", default="any", parse=one_of("any", "user"))(
+    setting("vms.share", "STENO_VMS_SHARE", default="any", parse=values.one_of("any", "user"))(
         help="Who shares a machine: any, or user (only runs of the same user; needs vms.mode = pool)."
     ),
-    _setting("queue.patience", "STENO_QUEUE_PATIENCE", default="30m", parse=parse_duration)(
+    setting("queue.patience", "STENO_QUEUE_PATIENCE", default="30m", parse=parse_duration)(
         help="Without capacity or an offer, go on trying a run for this long. 0: it fails at once."
     ),
-    _setting("samples.every", "STENO_SAMPLES_EVERY", default="10m", parse=parse_duration)(
+    setting("samples.every", "STENO_SAMPLES_EVERY", default="10m", parse=parse_duration)(
         help="How often the samples of a run's GPUs are fetched. 0: never."
     ),
-    _setting("budget.total", "STENO_BUDGET", "AMD_GRANT_CREDITS_TOTAL", site_default="1400.00", parse=budget)(
+    setting("budget.total", "STENO_BUDGET", "AMD_GRANT_CREDITS_TOTAL", site_default="1400.00", parse=values.budget)(
         help="Total budget in dollars. A submission that could exceed it is refused. off: no budget. Not set: none, or "
         "1400.00 where an AMD_ variable sets any setting."
     ),
-    _setting("budget.alerts", "STENO_BUDGET_ALERTS", "AMD_COST_ALERT_THRESHOLD", default="0.8", parse=thresholds)(
+    setting("budget.alerts", "STENO_BUDGET_ALERTS", "AMD_COST_ALERT_THRESHOLD", default="0.8", parse=values.thresholds)(
         help="Shares of the budget that raise an alert, separated by commas: 0.5, 0.8. off: no alerts."
     ),
-    _setting("budget.assumed_duration", "STENO_ASSUMED_DURATION", default="24h", parse=positive_duration)(
+    setting("budget.assumed_duration", "STENO_ASSUMED_DURATION", default="24h", parse=values.positive_duration)(
         help="Worst-case duration of a run without max_duration."
     ),
-    _setting("rates.MI300X", "AMD_MI300X_HOURLY_RATE", default="1.99", parse=rate)(
+    setting("rates.MI300X", "AMD_MI300X_HOURLY_RATE", default="1.99", parse=values.rate)(
         help="Dollars per hour of one MI300X. If set, it replaces the price that is reported for on-demand machines."
     ),
-    _setting("alerts.webhook", "STENO_WEBHOOK", secret=True, parse=webhook)(
+    setting("alerts.webhook", "STENO_WEBHOOK", secret=True, parse=values.webhook)(
         help="URL that receives notices. It is never shown: a URL can contain a key."
     ),
-    _setting("alerts.secret", "STENO_WEBHOOK_SECRET", secret=True)(help="Key that signs notices (HMAC-SHA256)."),
-    _setting("alerts.on", "STENO_ALERTS_ON", default="run_end,anomaly,budget,orphan", parse=alerts)(
+    setting("alerts.secret", "STENO_WEBHOOK_SECRET", secret=True)(help="Key that signs notices (HMAC-SHA256)."),
+    setting("alerts.on", "STENO_ALERTS_ON", default="run_end,anomaly,budget,orphan", parse=values.alerts)(
         help="Notices to send, separated by commas: run_end, anomaly, budget, orphan, start, stuck, wait, vanished. "
         "off: none."
     ),
-    _setting("alerts.wait", "STENO_ALERTS_WAIT", default="1h", parse=busy_timeout)(
+    setting("alerts.wait", "STENO_ALERTS_WAIT", default="1h", parse=values.busy_timeout)(
         help="A run that waits for longer than this is a notice of the kind wait. off: never."
     ),
-    _setting("causes.rules", "STENO_CAUSES")(
+    setting("causes.rules", "STENO_CAUSES")(
         help="A TOML file with rules of your own for `steno causes`, read before Steno's."
     ),
-    _setting("output.keep", "STENO_OUTPUT_KEEP", default="90", parse=days)(
+    setting("output.keep", "STENO_OUTPUT_KEEP", default="90", parse=values.days)(
         help="Days for which the output of runs is kept in the record. 0, off: none is kept."
     ),
-    _setting("output.head", "STENO_OUTPUT_HEAD", default="8MB", parse=size)(
+    setting("output.head", "STENO_OUTPUT_HEAD", default="8MB", parse=values.size)(
         help="Bytes kept of the beginning of each output: 8MB, 1GiB, 0."
     ),
-    _setting("output.tail", "STENO_OUTPUT_TAIL", default="24MB", parse=size)(
+    setting("output.tail", "STENO_OUTPUT_TAIL", default="24MB", parse=values.size)(
         help="Bytes kept of the end of each output, besides its beginning."
     ),
-    _setting("otlp.endpoint", "STENO_OTLP_ENDPOINT", secret=True, parse=webhook)(
+    setting("otlp.endpoint", "STENO_OTLP_ENDPOINT", secret=True, parse=values.webhook)(
         help="OTLP/HTTP endpoint that receives traces of runs, and metrics: http://localhost:4318. It is never shown."
     ),
-    _setting("api.url", "STENO_API_URL", parse=webhook)(
+    setting("api.url", "STENO_API_URL", parse=values.webhook)(
         help="Public address of the HTTP service, for links in notices."
     ),
-    _setting("api.host", "STENO_API_HOST", default="127.0.0.1", parse=host)(
+    setting("api.host", "STENO_API_HOST", default="127.0.0.1", parse=values.host)(
         help="Address that the HTTP service listens on. Other than loopback requires a token (steno token create)."
     ),
-    _setting("api.loopback", "STENO_API_LOOPBACK", default="open", parse=one_of("open", "token"))(
+    setting("api.loopback", "STENO_API_LOOPBACK", default="open", parse=values.one_of("open", "token"))(
         help="Access from this machine: open (every local user, without a token), or token. On local, root must choose."
     ),
-    _setting("api.port", "STENO_API_PORT", default="8642", parse=port)(
+    setting("api.port", "STENO_API_PORT", default="8642", parse=values.port)(
         help="Port of the HTTP service. 0: any free port."
     ),
-    _setting("api.cors", "STENO_API_CORS", parse=origins)(
+    setting("api.cors", "STENO_API_CORS", parse=values.origins)(
         help="Origins whose pages may call the HTTP service, separated by commas. Not set: only its own."
     ),
-    _setting("api.submit_rate", "STENO_API_SUBMIT_RATE", default="30/m", parse=submit_rate)(
+    setting("api.submit_rate", "STENO_API_SUBMIT_RATE", default="30/m", parse=values.submit_rate)(
         help="Maximum rate of submissions per caller over HTTP: 1/s, 30/m, 100/h. off: no limit."
     ),
-    _setting("kernel.image", "STENO_KERNEL_IMAGE", default="rocm/dev-ubuntu-24.04:6.4-complete")(
+    setting("kernel.image", "STENO_KERNEL_IMAGE", default="rocm/dev-ubuntu-24.04:6.4-complete")(
         help="Container image for kernels; it must have Python 3, numpy and hipcc."
     ),
-    _setting(
+    setting(
         "kernel.compiler",
         "STENO_KERNEL_COMPILER",
         default="auto",
-        parse=one_of("auto", "hipcc", "clang++-19", "g++", "clang++"),
+        parse=values.one_of("auto", "hipcc", "clang++-19", "g++", "clang++"),
     )(
         help="HIP compiler: hipcc, clang++-19 (Debian's, without ROCm), g++ or clang++ (both for the CPU), or auto: "
         "hipcc if installed, else one for the CPU."
     ),
-    _setting("kernel.max_duration", "STENO_KERNEL_MAX_DURATION", default="10m", parse=positive_duration)(
+    setting("kernel.max_duration", "STENO_KERNEL_MAX_DURATION", default="10m", parse=values.positive_duration)(
         help="Longest duration of a kernel's task."
     ),
-    _setting("kernel.batch_memory", "STENO_KERNEL_BATCH_MEMORY", default="1GiB", parse=memory)(
+    setting("kernel.batch_memory", "STENO_KERNEL_BATCH_MEMORY", default="1GiB", parse=values.memory)(
         help="Most memory for the tensors of the calls that are timed together."
     ),
-    _setting("kernel.cancel_on_close", "STENO_KERNEL_CANCEL_ON_CLOSE", default="false", parse=one_of("true", "false"))(
+    setting("kernel.cancel_on_close", "STENO_KERNEL_CANCEL_ON_CLOSE", default="false", parse=values.flag)(
         help="true: stop a kernel when its submitter closes the stream."
     ),
-    _setting("kernel.warm", "STENO_KERNEL_WARM", default="auto", parse=one_of("on", "off", "auto"))(
+    setting("kernel.warm", "STENO_KERNEL_WARM", default="auto", parse=values.one_of("on", "off", "auto"))(
         help="on, auto: run kernels in containers on machines that stay warm. off: refuse kernels, except with "
         "kernel.unsafe_local."
     ),
-    _setting("kernel.machines", "STENO_KERNEL_MACHINES", default="1", parse=whole)(
+    setting("kernel.machines", "STENO_KERNEL_MACHINES", default="1", parse=values.whole)(
         help="Maximum number of warm machines for kernels, per GPU model."
     ),
-    _setting("kernel.unsafe_local", "STENO_KERNEL_UNSAFE_LOCAL", default="false", parse=one_of("true", "false"))(
+    setting("kernel.unsafe_local", "STENO_KERNEL_UNSAFE_LOCAL", default="false", parse=values.flag)(
         help="true: kernels on this machine run as the service's user, without isolation. For your own code only."
     ),
-    _setting("listener.token", "STENO_LISTENER_TOKEN", secret=True)(
+    setting("listener.token", "STENO_LISTENER_TOKEN", secret=True)(
         help="Token that the engine sends to a listener; at least 32 characters."
     ),
-    _setting("container.isolation", "AMD_CONTAINER_ISOLATION", default="true", parse=isolation)(
+    setting("container.isolation", "AMD_CONTAINER_ISOLATION", default="true", parse=values.isolation)(
         help="Each program of a kernel has a container of its own. Only true is allowed."
     ),
-    _setting("container.memory_limit", "AMD_CONTAINER_MEMORY_LIMIT", default="16GB", parse=memory)(
+    setting("container.memory_limit", "AMD_CONTAINER_MEMORY_LIMIT", default="16GB", parse=values.memory)(
         help="Memory limit of a kernel's container, including files in its /tmp."
     ),
-    _setting("container.cpu_limit", "AMD_CONTAINER_CPU_LIMIT", default="4.0", parse=cpus)(
+    setting("container.cpu_limit", "AMD_CONTAINER_CPU_LIMIT", default="4.0", parse=values.cpus)(
         help="Processors of a kernel's container, rounded to a whole number."
     ),
 )
 
 _FAMILIES = (
-    (re.compile(r"rates\.[A-Za-z0-9][A-Za-z0-9_-]*"), rate),
+    (re.compile(r"rates\.[A-Za-z0-9][A-Za-z0-9_-]*"), values.rate),
     (re.compile(r"billing\.[a-z][a-z0-9_-]*\.(minimum|granularity)"), parse_duration),
-    (re.compile(r"limits\.(user|project|gpu|label)\..+\.(budget|daily)"), limit_usd),
-    (re.compile(r"limits\.(user|project|gpu|label)\..+\.gpu_hours"), limit_hours),
-    (re.compile(r"limits\.(user|project|gpu|label)\..+\.(machines|runs)"), limit_count),
-    (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.url"), route_url),
-    (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.on"), alerts),
-    (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.mine"), one_of("true", "false")),
-    (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.quiet"), quiet_hours),
+    (re.compile(r"limits\.(user|project|gpu|label)\..+\.(budget|daily)"), values.limit_usd),
+    (re.compile(r"limits\.(user|project|gpu|label)\..+\.gpu_hours"), values.limit_hours),
+    (re.compile(r"limits\.(user|project|gpu|label)\..+\.(machines|runs)"), values.limit_count),
+    (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.url"), values.route_url),
+    (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.on"), values.alerts),
+    (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.mine"), values.flag),
+    (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.quiet"), values.quiet_hours),
     (re.compile(r"notify\.[A-Za-z0-9_@.-]+\.(owner|secret)"), str.strip),
 )
 """Settings of `steno.toml` whose names the user chooses, and their parsers: dollars an hour of one GPU; the least time
@@ -232,10 +199,10 @@ class Table:
     def known(self) -> tuple[Known, ...]:
         """All of them, in the order of `steno config`."""
         built_in = ", ".join(block.provider for block in self._built_in if not block.hosted)
-        provider = _setting("provider", "STENO_PROVIDER", default="local", parse=self._provider)(
+        provider = setting("provider", "STENO_PROVIDER", default="local", parse=self._provider)(
             help=f"Where tasks run: {built_in}, or a provider of another package."
         )
-        project = _setting("project", "STENO_PROJECT")(help="Project at the provider.")
+        project = setting("project", "STENO_PROJECT")(help="Project at the provider.")
         table = [GENERAL[0], provider, project, GENERAL[1], *(known for block in self.blocks for known in block.known)]
         return tuple(map(self._with_variables, (*table, *GENERAL[2:])))
 

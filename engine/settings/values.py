@@ -61,6 +61,9 @@ def one_of(*choices: str) -> Parse:
     return read
 
 
+flag = one_of("true", "false")
+
+
 def _number(text: str, *, least: int, most: int, expected: str = "a whole number") -> int:
     digits = text.strip()
     if not (digits.isascii() and digits.isdecimal() and len(digits) < 10 and least <= int(digits) <= most):
@@ -100,8 +103,7 @@ def _bytes(text: str, *, least: float, expected: str) -> int:
 
 memory = partial(_bytes, least=64e6, expected="a size of at least 64MB: 16GB, 512MB")
 """Bytes: 16GB, 512MB, 16GiB; at least 64 MB."""
-size = partial(_bytes, least=0, expected="a size: 8MB, 24MiB, 0")
-"""Bytes: 8MB, 24MiB, 0."""
+size = partial(_bytes, least=0, expected="a size: 8MB, 24MiB, 0")  # bytes: 8MB, 24MiB, 0
 
 
 def days(text: str) -> int:
@@ -279,6 +281,11 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     presence_only: bool = False  # only whether it is set is ever kept
     question: str | None = None  # what `steno init` asks where the setting's provider is chosen
     parse: Parse | None = None  # gives the value its text means; ValueError says what it must be
+
+
+def setting(name: str, *variables: str, **more: Any) -> Callable[..., Known]:
+    """A setting without its help, which the caller gives."""
+    return partial(Known, name=name, variables=variables, **more)
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):

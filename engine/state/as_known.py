@@ -27,9 +27,7 @@ _EMPTY: Final = frozenset({VmState.IDLE, VmState.DRAINING})
 
 
 def run_as_known(then: Run | None, known: Run, moment: int) -> Run | None:
-    """The run at a moment (microseconds UTC); None: it was not there yet. `then`: by what was known at the moment;
-    `known`: by what was known later.
-    """
+    """The run at a moment (microseconds UTC), by `known` later; None: not there yet. `then`: as known at the moment."""
     if min(at for at in (known.requested_at, known.submitted_at, known.first_at) if at is not None) > moment:
         return then
     dates = [_run_date(known, step) for step in known.transitions]

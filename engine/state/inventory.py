@@ -59,8 +59,6 @@ class Inventory(Generic[T]):
         self.open_ids: dict[str, None] = dict.fromkeys(open_ids)
         """The runs without a verdict, or the machines not seen gone, in order of first sight."""
 
-    # -- one of them
-
     def get(self, key: str) -> T | None:
         """The run or machine of an id. One look-up in memory; elsewhere it is decoded once."""
         thing = self.memory.get(key)
@@ -82,8 +80,6 @@ class Inventory(Generic[T]):
 
     def __delitem__(self, key: str) -> None:
         del self.memory[key]
-
-    # -- several
 
     def open(self) -> list[T]:
         """The runs or machines that go on (`open_ids`). One look-up each."""
@@ -122,8 +118,6 @@ class Inventory(Generic[T]):
         things = {key: thing for key, thing in self._whole().items() if belongs(thing)}
         return Inventory(things, filter(things.__contains__, self.open_ids))
 
-    # -- all
-
     def all(self) -> Iterator[T]:
         """All of them: decodes everything, some 15 µs each."""
         return iter(self._whole().values())
@@ -150,8 +144,6 @@ class Inventory(Generic[T]):
         return all(thing == other.get(key) for key, thing in zip(self.ids(), self.all(), strict=True))
 
     __hash__ = None  # type: ignore[assignment]  # like dict, whose stub has the same exception
-
-    # -- where they are
 
     def _fetch(self, key: str) -> T | None:  # noqa: ARG002 - of those that have things elsewhere
         """The run or machine of an id that is not in memory."""

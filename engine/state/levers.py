@@ -10,6 +10,7 @@ from steno.events.clock import format_second
 from steno.events.levers import LeverPulled
 
 SHORT = 8  # digits of a lever's id that are shown; a unique beginning names it
+LONGEST_WHY = 500  # characters of a reason
 _VERBS = {"pause": "paused", "drain": "began to drain", "stop": "stopped", "keep": "keeps"}
 
 
@@ -76,7 +77,7 @@ def sentence(lever: Lever) -> str:
     until = "" if pulled.until is None else f" until {format_second(pulled.until)}"
     what = f"{pulled.by} {_VERBS[pulled.action]} {scope(pulled)} at {format_second(lever.at)}{until}"
     release = f" (`steno resume {pulled.lever_id[:SHORT]}` releases it)" if lasts(pulled) else ""
-    return f"{what}: {pulled.why}{release}"
+    return f"{what}: {' '.join(pulled.why.split())}{release}"
 
 
 def nothing_to_stop(lever: LeverPulled) -> str:

@@ -58,9 +58,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     busy_idle_timeout: int | None = None  # how long the GPUs of a run may be idle; None: for ever
     share: Literal["any", "user"] = "any"  # whose runs may follow one another on one machine
     queue_patience: int = 30 * MINUTE
-    """How long after its request a run is still submitted again for lack of capacity, and how long one waits for which
-    its provider has no offer; 0: it fails at once.
-    """
+    """How long after its request a run without capacity, or offer, is submitted again; 0: it fails at once."""
     rates: tuple[Rate, ...] = ()  # overrides set by a user
     assumed: tuple[Rate, ...] = (Rate(gpu="MI300X", hourly=1_990_000),)
     """Assumed prices of machines without any recorded price: for estimates only, never bills."""

@@ -238,6 +238,11 @@ class Run(Tracked, kw_only=True):
         return self.state in TERMINAL
 
     @property
+    def has_begun(self) -> bool:
+        """True if it runs, or is over: it may have output and samples."""
+        return self.terminal or self.state in (State.RUNNING, State.FINISHING)
+
+    @property
     def waiting_since(self) -> int | None:
         """When it was requested; a foreign run: when its provider got it. Waiting in Steno's queue counts."""
         return self.submitted_at if self.requested_at is None else self.requested_at

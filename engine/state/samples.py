@@ -53,9 +53,7 @@ def whole(text: object) -> int | None:
 
 
 def pack(samples: Iterable[Sample]) -> bytes:
-    """The block of some samples; of equal times and devices the last counts. At most the newest `MOST_TIMES` times, and
-    the first `MOST_DEVICES` devices by name.
-    """
+    """The block of some samples: the newest `MOST_TIMES` times, `MOST_DEVICES` devices; of equals the last counts."""
     rows = {(sample.device, sample.at // SECOND): sample for sample in samples if 0 <= sample.at < _LARGEST * SECOND}
     times = sorted({at for _, at in rows})[-MOST_TIMES:]
     devices = sorted({device for device, _ in rows})[:MOST_DEVICES]

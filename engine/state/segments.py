@@ -247,9 +247,7 @@ class SegmentedInventory(Inventory[T]):
         cold: Cold[T],
         belongs: Callable[[T | Brief], bool] | None = None,
     ) -> None:
-        """`numbers`: the place of each in memory in the order of first sight; `memory` is in that order. `belongs`:
-        those in segments for which it is false are not there.
-        """
+        """`numbers`: the place of each in memory, in order of first sight. `belongs`: false for what is not there."""
         super().__init__(memory, open_ids)
         self.numbers = numbers
         self.cold = cold

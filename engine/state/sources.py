@@ -42,9 +42,7 @@ class Source(msgspec.Struct, kw_only=True):
     skew: int = 0  # how far its clock is ahead of ours, microseconds; 0: unknown
     ahead: int | None = None  # the newest difference of both clocks that was read; None: it dates no answers
     machines_at: int | None = None
-    """When the newest first page of its machines was asked: newest first, so every machine of that time has been
-    seen.
-    """
+    """When the newest first page of its machines was asked: newest first, so all machines of that time were seen."""
     machines_position: int = 0
     """The start of that poll. Both are needed: after a clock jumped back, what follows a list seems to come before it.
     """

@@ -19,9 +19,7 @@ Step: TypeAlias = Callable[[StateT, TriggerT], StateT | None]
 
 @dataclass(frozen=True)
 class StateMachine(Generic[StateT, TriggerT]):
-    """A declaration, and what is derived from it. The first state is the initial one. `machine` imports `transitions`
-    (30 ms), so it is built at first use.
-    """
+    """A declaration, and what is derived from it; its first state is initial. `machine` needs 30 ms of imports."""
 
     name: str
     states: type[StateT]
@@ -104,9 +102,6 @@ class StateMachine(Generic[StateT, TriggerT]):
         return "\n".join((*lines, "}")) + "\n"
 
 
-# -- runs ------------------------------------------------------------------------------------------------------------
-
-
 class Trigger(StrEnum):
     QUEUE = "queue"
     PROVISION = "provision"
@@ -150,9 +145,6 @@ RUN: Final = StateMachine(
 
 TRIGGER_TO: Final = {dest: trigger for trigger, _, dest in RUN.rows if trigger not in (Trigger.RETRY, Trigger.REOPEN)}
 """The trigger by which a reading moves a run to a state."""
-
-
-# -- machines --------------------------------------------------------------------------------------------------------
 
 
 class VmTrigger(StrEnum):

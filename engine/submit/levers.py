@@ -110,9 +110,7 @@ def _refuse_keep(vm: Vm, wanted: LeverPulled, now: int) -> None:
 
 
 def pull(journal: Journal, wanted: LeverPulled, look: Look) -> tuple[LeverPulled, int | None]:
-    """The lever in force, and the position of its event; None: it was in force already. Raises as `refuse_pull`, and
-    `Conflict` if it stops only what is there, and nothing is.
-    """
+    """The lever in force; its event's position, None: unchanged. Raises as `refuse_pull`; Conflict: nothing to stop."""
     while True:
         version = journal.record.version(STREAM)
         with look() as (state, now):

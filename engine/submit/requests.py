@@ -5,7 +5,7 @@ or a machine, and to believe that a machine is gone.
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,6 +17,7 @@ from steno.engine.decide.queue import may_be_made_again
 from steno.engine.errors import Conflict, NameInUse, RefusedByPolicy
 from steno.engine.live.journal import Journal
 from steno.engine.providers.registry import READINGS, kind
+from steno.engine.providers.task import Completed
 from steno.engine.settings.settings import Settings, policy_from
 from steno.engine.state.archives import refuse_archive
 from steno.engine.state.policy import Policy
@@ -28,11 +29,7 @@ from steno.engine.state.world import World, runs_of, source_of
 from steno.events import types
 from steno.events.errors import IdConflict, VersionConflict
 from steno.events.shape.secrets import PREFIX
-
-if TYPE_CHECKING:
-    from steno.engine.live.journal import Journal
-    from steno.engine.providers.task import Completed
-    from steno.engine.settings.settings import Settings
+from steno.events.store.record import Batch, Unless
 
 _NAMESPACE = uuid.UUID("5f0d7a52-91b5-5c7b-8f0e-57e000000002")
 _REQUESTS = frozenset({"RunRequested", "BudgetMoved"})
@@ -70,7 +67,7 @@ def key_of(journal: "Journal", *, submitter: str, text: str, content: bytes) -> 
     return Key(commitment=commitment(text.encode()), run_id=run_id, request_id=digest[:_ID_DIGITS])
 
 
-def accepted_before(journal: "Journal", key: Key) -> AcceptedRequest | None:
+def accepted_before(journal: Journal, key: Key) -> AcceptedRequest | None:
     """The result of the first request with this key, or None; Conflict if the key came with another request."""
     first = next(iter(journal.record.read(stream=f"run/{key.run_id}", limit=1)), None)
     if first is None:
@@ -84,12 +81,12 @@ def accepted_before(journal: "Journal", key: Key) -> AcceptedRequest | None:
 
 
 def submit(
-    journal: "Journal",
+    journal: Journal,
     *,
     run_id: str,
     provider: str,
     project: str,
-    task: "Completed",
+    task: Completed,
     submitter: str,
     key: Key | None = None,
     newest: Newest | None = None,
@@ -108,7 +105,6 @@ def submit(
         RefusedByPolicy: its worst case exceeds a remaining budget, or it needs more machines than a limit allows.
         Conflict: the key came with another request.
     """
-    from steno.events.store.record import Batch, Unless
 
     def admitted() -> tuple[WorstCase | None, Unless | None]:
         if newest is None:
@@ -147,7 +143,7 @@ def submit(
 
 
 def _admit(
-    provider: str, project: str, task: "Completed", submitter: str, policy: Policy, state: World, now: int
+    provider: str, project: str, task: Completed, submitter: str, policy: Policy, state: World, now: int
 ) -> WorstCase | None:
     """The worst-case cost of a task that the policy admits; None if its machines are free."""
     if policy.free and not policy.limits:
@@ -174,7 +170,7 @@ def _refuse_taken_name(state: World, source: str, name: str, run_id: str, now: i
             )
 
 
-def policy_in_force(state: World, source: str, settings: "Settings") -> Policy:
+def policy_in_force(state: World, source: str, settings: Settings) -> Policy:
     """The policy that the record has for a source, else the settings' own; see `policy_from` for errors."""
     adopted = state.policies.get(source)
     return adopted[-1].policy if adopted else policy_from(settings, source.partition("/")[0])

@@ -91,8 +91,6 @@ class _Simulation:
     def _lag(self, name: Lag, run_id: str) -> int:
         return self._demand.lags.of(name, run_id, self._seed)
 
-    # -- what is seen --------------------------------------------------------------------------------------------------
-
     def _tell(self, event: types.Event, at: int | None = None) -> None:
         self._position += 1
         self._fold.apply_event(self._position, self._now if at is None else at, event)
@@ -141,8 +139,6 @@ class _Simulation:
         scope = Scope(provider=self._provider, source=source, listing=listing, watched=True, project=project)
         times: dict[str, Any] = {"position": self._position, "started_at": self._now, "observed_at": self._now}
         self._fold.apply(Tick(source=source, scope=scope, answered=True, **times, **rows))
-
-    # -- what is decided -----------------------------------------------------------------------------------------------
 
     def _act(self) -> None:
         """Decide until nothing is left to decide that is due, and carry it out."""
@@ -198,8 +194,6 @@ class _Simulation:
                 self._end_machine(vm.provider_id, vm.facts.instance_num, self._now)
             case _:
                 pass  # the provider has nothing to do
-
-    # -- what the provider does ----------------------------------------------------------------------------------------
 
     def _submit(self, place: types.RunPlaced, work: RunDemand) -> None:
         """It gets the machine it was placed on, else those that idle longest, and new machines for what it lacks."""

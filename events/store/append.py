@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -15,11 +15,8 @@ from steno.events.store.chain import MARK_BYTES, SEAL_EVERY, chained, subject
 from steno.events.store.output_rows import DROP, KEEP
 from steno.events.store.parts import READER_CACHE, WRITER_CACHE
 from steno.events.store.read import Reader
-from steno.events.store.store import HeadMoved, Lease, Store
+from steno.events.store.store import HeadMoved, Lease, Session, Store
 from steno.events.types import Event
-
-if TYPE_CHECKING:
-    from steno.events.store.store import Session
 
 T = TypeVar("T")
 _STREAMS_KEPT: Final = 100_000
@@ -65,7 +62,7 @@ class StreamHead:
 class Appender(Reader):
     """Appends to one record, and reads it, through one connection."""
 
-    def __init__(self, session: "Session", store: Store, clock: Clock, *, write: bool) -> None:
+    def __init__(self, session: Session, store: Store, clock: Clock, *, write: bool) -> None:
         super().__init__(session, cache=WRITER_CACHE if write else READER_CACHE)
         self.store = store  # also of what is kept beside the record
         self._clock = clock

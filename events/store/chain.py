@@ -13,14 +13,12 @@ import hashlib
 import hmac
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from steno.events.codec import type_of
-
-if TYPE_CHECKING:
-    from steno.events.store.store import Identity
+from steno.events.store.store import Identity
 
 MARK_BYTES: Final = 8  # a row keeps this much of its hash, to locate damage; chain and head use all 32
 
@@ -49,14 +47,14 @@ class Commit(NamedTuple):
     data: Callable[[int, bytes], bytes]  # of the data of the event at a position
 
 
-def committer(identity: "Identity") -> Commit:
+def committer(identity: Identity) -> Commit:
     shared = _by_content(identity.key)
     if identity.format == 1:
         return Commit(shared, lambda _position, data: shared(data))
     return Commit(shared, _by_position(identity.key))
 
 
-def salt_of(identity: "Identity", part: bytes, position: int | None = None) -> bytes:
+def salt_of(identity: Identity, part: bytes, position: int | None = None) -> bytes:
     """The salt that opens one commitment and no other: of a part that events share, or of the data at a position."""
     if position is None or identity.format == 1:
         return hmac.digest(identity.key, _sha256(part).digest(), "sha256")

@@ -6,17 +6,15 @@ were dropped because they are too old.
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from steno.events.clock import Clock
 from steno.events.errors import StenoError
 from steno.events.store.output_rows import unpack
+from steno.events.store.read import Reader
 from steno.events.store.record import Record
+from steno.events.store.store import Store
 from steno.events.types import OutputRecorded
-
-if TYPE_CHECKING:
-    from steno.events.store.read import Reader
-    from steno.events.store.store import Store
 
 _LONG: Final = 1 << 16  # bytes of a line after which a search gives its parts
 _TYPES: Final = frozenset({"OutputRecorded"})
@@ -32,9 +30,7 @@ class Chunk(NamedTuple):
     event: OutputRecorded
 
 
-def chunks(
-    record: "Reader", run_id: str, provider_id: str | None = None, *, until: int | None = None
-) -> Iterator[Chunk]:
+def chunks(record: Reader, run_id: str, provider_id: str | None = None, *, until: int | None = None) -> Iterator[Chunk]:
     """The chunks of a run's output in order, attempt after attempt, or of one attempt, up to a position.
     RecordDamaged: one was changed.
     """
@@ -46,7 +42,7 @@ def chunks(
             yield Chunk(stored.position, event.offset, event.sha256, data, event)
 
 
-def kept_output(record: "Reader", run_id: str, provider_id: str) -> Iterator[bytes]:
+def kept_output(record: Reader, run_id: str, provider_id: str) -> Iterator[bytes]:
     """The rest of an attempt's output, with a line for each gap; nothing if all was dropped."""
     missing, begins, there = 0, True, False
     for chunk in chunks(record, run_id, provider_id):
@@ -62,7 +58,7 @@ def kept_output(record: "Reader", run_id: str, provider_id: str) -> Iterator[byt
 
 def output_of(
     live: Callable[[], Iterator[bytes]],
-    store: "Store",
+    store: Store,
     attempt: tuple[str, str],
     clock: Clock,
     say: Callable[[str], object],
@@ -110,7 +106,7 @@ class SearchTooLarge(StenoError):
 
 
 def search(
-    record: "Reader",
+    record: Reader,
     text: bytes,
     run_ids: Iterable[str] | None = None,
     *,
@@ -146,7 +142,7 @@ def search(
         yield OutputLine(*before, at, begun)
 
 
-def _newest(record: "Reader", until: int | None) -> Iterator[str]:
+def _newest(record: Reader, until: int | None) -> Iterator[str]:
     """The runs with output, each once, that with the newest chunk first."""
     seen = set[str]()
     for stored in record.read(types=_TYPES, backwards=True, until=until):

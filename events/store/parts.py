@@ -7,7 +7,7 @@ version of an item costs about what changed.
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from zlib import crc32
 
 import zstandard
@@ -17,9 +17,7 @@ from steno.events.errors import RecordDamaged
 from steno.events.store.chain import canonical_part
 from steno.events.store.poll_header import fold, read_numbers, unfold, write_number
 from steno.events.store.schema import parts
-
-if TYPE_CHECKING:
-    from steno.events.store.store import Session
+from steno.events.store.store import Session
 
 WRITER_CACHE: Final = 4 << 20  # least bytes a writer keeps: the newest part of all it polls
 _ANSWERS: Final = 4  # the least answers, as large as the largest so far, that it keeps
@@ -63,7 +61,7 @@ class Part(NamedTuple):
 class Parts:
     """The parts of one record, through one connection, with a cache of some `cache` bytes."""
 
-    def __init__(self, session: "Session", commit: Callable[[bytes], bytes], *, cache: int) -> None:
+    def __init__(self, session: Session, commit: Callable[[bytes], bytes], *, cache: int) -> None:
         self._session = session
         self._commit = commit
         self._cache = cache

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, takewhile
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 from sqlalchemy import select
@@ -20,10 +20,8 @@ from steno.events.store.parts import READER_CACHE, Parts
 from steno.events.store.poll_header import SHARED, Own, PollScope, decode_data, decode_head, read_numbers, read_scope
 from steno.events.store.rows import HEAD, LAST, Rows
 from steno.events.store.schema import streams
+from steno.events.store.store import Session
 from steno.events.types import OBSERVED, Event, ObservedEvent, PollFailed, PollRecorded
-
-if TYPE_CHECKING:
-    from steno.events.store.store import Session
 
 Row: TypeAlias = tuple[int, int, int, int, int, int | None, int | None, bytes | None]
 """position, kind, stream, observed_at, took, scope part, listing part, clock: so few alone cost half of whole rows."""
@@ -70,7 +68,7 @@ class Stored(msgspec.Struct, frozen=True):
 class Reader:
     """Reads one record through one connection."""
 
-    def __init__(self, session: "Session", *, cache: int = READER_CACHE) -> None:
+    def __init__(self, session: Session, *, cache: int = READER_CACHE) -> None:
         self._session = session
         self._rows = Rows(session)
         self._commit = committer(session.identity)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from itertools import repeat
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 import msgspec
 
@@ -24,15 +24,11 @@ from steno.events.store.append import ANY, Appender, Batch, StreamHead, Unless, 
 from steno.events.store.chain import Head
 from steno.events.store.poll_header import EarlierPoll, encode_data, scope_text, write_number
 from steno.events.store.read import Row, Stored
-from steno.events.store.store import Store, Where, store_at
+from steno.events.store.store import Session, Store, Where, store_at
 from steno.events.store.vault import Vault
 from steno.events.store.verify import Verification, Verifier
-from steno.events.store.verify_pieces import ApartVerifier
+from steno.events.store.verify_pieces import ApartVerifier, WorkPool
 from steno.events.types import OBSERVED, PollFailed, PollRecorded
-
-if TYPE_CHECKING:
-    from steno.events.store.store import Session
-    from steno.events.store.verify_pieces import WorkPool
 
 __all__ = ["ANY", "Batch", "Head", "PollAppended", "Record", "Row", "Stored", "Unless", "Verification"]
 
@@ -67,7 +63,7 @@ class _Question:
 class Record(Appender):
     """One open record; used by one thread at a time, shared with any number of other processes."""
 
-    def __init__(self, session: "Session", store: Store, clock: Clock, router: Router, *, write: bool) -> None:
+    def __init__(self, session: Session, store: Store, clock: Clock, router: Router, *, write: bool) -> None:
         super().__init__(session, store, clock, write=write)
         self.vault = Vault(store.blob("vault"), write=write)
         self._router = router
@@ -149,7 +145,7 @@ class Record(Appender):
         expect: Head | None = None,
         after: Head | None = None,
         progress: Callable[[int, int], None] | None = None,
-        pool: "WorkPool | None" = None,
+        pool: WorkPool | None = None,
     ) -> Verification:
         """Check that every byte that carries data is as written; `expect` and `after` are heads saved earlier. What
         came before `after` is not read again; without it, a pool may prove a record whole in pieces.

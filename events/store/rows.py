@@ -5,20 +5,16 @@ from functools import lru_cache
 from heapq import merge
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from sqlalchemy import and_, bindparam, false, func, literal_column, or_, select
+from sqlalchemy import Executable, Select, and_, bindparam, false, func, literal_column, or_, select
 
 from steno.events.codec import CODES
 from steno.events.errors import RecordDamaged
 from steno.events.store.chain import mark
 from steno.events.store.schema import events, head, parts, streams
+from steno.events.store.store import Session
 from steno.events.types import PollRecorded
-
-if TYPE_CHECKING:
-    from sqlalchemy import Executable, Select
-
-    from steno.events.store.store import Session
 
 LAST: Final = (1 << 63) - 1
 _CHUNK: Final = 2000
@@ -57,7 +53,7 @@ _LAST: Final = select(_C.position, _C.hash).order_by(_C.position.desc()).limit(l
 
 
 @lru_cache(maxsize=256)
-def _page(kinds: tuple[int, ...] | None, *, by_kind: bool, source: bool | None, backwards: bool) -> "Select[Any]":
+def _page(kinds: tuple[int, ...] | None, *, by_kind: bool, source: bool | None, backwards: bool) -> Select[Any]:
     """Events of a span in order, of some kinds and of one stream: a source's or another. The conditions repeat those of
     the indexes, so that SQLite uses them: on kinds (`by_kind`: positions only), and on streams without polls.
     """
@@ -72,7 +68,7 @@ def _page(kinds: tuple[int, ...] | None, *, by_kind: bool, source: bool | None, 
 
 
 @lru_cache(maxsize=16)
-def _scan(polls_of: tuple[int, ...] | None) -> "Select[Any]":
+def _scan(polls_of: tuple[int, ...] | None) -> Select[Any]:
     """All events but observations, since polls have what these say; polls of these streams only; None: of all."""
     polls = _C.kind < literal_column("3")
     if polls_of is not None:
@@ -86,7 +82,7 @@ class Rows:
     its name; raw rows by its id.
     """
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
 
     def raw(self, position: int) -> Sequence[Any] | None:
@@ -161,17 +157,17 @@ class Rows:
             raise RecordDamaged(f"Stream {stream_id} is missing from the record: run `steno verify`.")
         return str(rows[0][0])
 
-    def _at(self, query: "Executable", position: int) -> Sequence[Any] | None:
+    def _at(self, query: Executable, position: int) -> Sequence[Any] | None:
         return next(iter(self.run(query, position)), None) if 0 < position <= LAST else None
 
-    def run(self, statement: "Executable", *given: object) -> list[Any]:
+    def run(self, statement: Executable, *given: object) -> list[Any]:
         """All rows of a statement."""
         with self._session.guard():
             rows: list[Any] = self._session.run(statement, *given).fetchall()
         return rows
 
 
-def expect_head(session: "Session", where: object) -> None:
+def expect_head(session: Session, where: object) -> None:
     """Raise RecordDamaged unless the head names the newest event."""
     with session.snapshot():  # another process may append between the two questions
         ends = session.run(HEAD).fetchone()
@@ -183,17 +179,17 @@ def expect_head(session: "Session", where: object) -> None:
 class Lookup(dict[int, Any]):
     """Values by id, each read with those behind it. KeyError: there is none."""
 
-    def __init__(self, session: "Session", query: "Select[Any]") -> None:
+    def __init__(self, session: Session, query: Select[Any]) -> None:
         super().__init__()
         self._session = session
         self._query = query
 
     @classmethod
-    def commitments(cls, session: "Session") -> "Lookup":
+    def commitments(cls, session: Session) -> "Lookup":
         return cls(session, _COMMITMENTS)
 
     @classmethod
-    def names(cls, session: "Session") -> "Lookup":
+    def names(cls, session: Session) -> "Lookup":
         return cls(session, _NAMES)
 
     def __missing__(self, key: int) -> Any:

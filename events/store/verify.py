@@ -4,7 +4,7 @@ import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 from zlib import crc32
 
 import msgspec
@@ -18,11 +18,8 @@ from steno.events.store.output_rows import ONE, POSITIONS, RECORDED, unpack
 from steno.events.store.parts import COMPRESSED, WRITER_CACHE, Parts
 from steno.events.store.rows import LAST, Lookup, Rows
 from steno.events.store.schema import events, head, meta, parts, revision, streams
-from steno.events.store.store import FORMAT, REVISIONS
+from steno.events.store.store import FORMAT, REVISIONS, Session
 from steno.events.types import OutputRecorded
-
-if TYPE_CHECKING:
-    from steno.events.store.store import Session
 
 T = TypeVar("T")
 _CHUNK: Final = 1000
@@ -72,7 +69,7 @@ class Verifier:
 
     def __init__(
         self,
-        session: "Session",
+        session: Session,
         expect: Head | None,
         progress: Callable[[int, int], None] | None,
         after: Head | None = None,

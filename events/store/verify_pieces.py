@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 import msgspec
 from sqlalchemy import Integer, bindparam, func, literal_column, select
@@ -20,11 +20,8 @@ from steno.events.errors import StenoError
 from steno.events.store.chain import SEAL_EVERY
 from steno.events.store.rows import HEAD
 from steno.events.store.schema import parts
-from steno.events.store.store import store_at
+from steno.events.store.store import Session, store_at
 from steno.events.store.verify import Verification, Verifier
-
-if TYPE_CHECKING:
-    from steno.events.store.store import Session
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -89,7 +86,7 @@ def check_piece(piece: RecordPiece) -> WholePiece | None:
 
 
 class _PieceVerifier(Verifier):
-    def __init__(self, session: "Session", piece: RecordPiece) -> None:
+    def __init__(self, session: Session, piece: RecordPiece) -> None:
         super().__init__(session, None, None)
         self._partly = True  # what came before is unknown
         self._piece = piece

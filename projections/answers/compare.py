@@ -1,18 +1,13 @@
 """Two runs side by side: their outcome, their times and cost, and what differs in what was asked for."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
+from steno.engine.objects import RunObject
 from steno.events.clock import SECOND, parse_time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from steno.engine.objects import RunObject
-    from steno.events.types import RunRequested
+from steno.events.types import RunRequested
 
 
 class ComparedField(msgspec.Struct, frozen=True, kw_only=True):

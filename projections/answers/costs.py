@@ -155,8 +155,8 @@ class _Sum(msgspec.Struct, kw_only=True):
 
 def costs(store: ProjectionStore, by: By, of: ChartRange | None = None, user: str | None = None) -> StoredCosts:
     """All costs up to the newest poll in the store, or those of some days: as much as a chart of these days shows; or
-    what the runs of one user pay. The reconciliation is of everything. A day's low and high, and a user's, are as far
-    from the cost as those of the whole bill.
+    what one user pays, kept machines included. The reconciliation is of everything. A day's low and high, and a user's,
+    are as far from the cost as those of the whole bill.
     """
     check_known(store, RunQuery(user=user))
     days = None if of is None else range_of(of.since or 0, of.until, of.now)
@@ -185,7 +185,8 @@ def costs(store: ProjectionStore, by: By, of: ChartRange | None = None, user: st
         for index, part in enumerate(machine.parts):
             if part.run_id is None:
                 nobodys[part.line] += part.cost
-            if (days is not None and not days.first <= part.day <= days.last) or (user and part.run_id not in mine):
+            others = user is not None and part.user != user and part.run_id not in mine
+            if others or (days is not None and not days.first <= part.day <= days.last):
                 continue
             within = True
             key, label = _key(by, vm_id, vm_name, machine, part, known)

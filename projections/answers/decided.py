@@ -2,7 +2,7 @@
 
 from heapq import merge
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from steno.engine.decide.audit import is_decision, subject_of
 from steno.engine.decide.decisions import DECISIONS
@@ -12,9 +12,7 @@ from steno.engine.state.run import Run
 from steno.engine.state.vm import Vm
 from steno.engine.state.world import World, source_of
 from steno.engine.wire import Position, Shape, Time
-
-if TYPE_CHECKING:
-    from steno.events.store.record import Record
+from steno.events.store.record import Record
 
 _POLLS: Final = frozenset({"PollRecorded"})
 _LOOKED_AT: Final = 12  # polls before a decision among which the newest answer to each question is looked for
@@ -32,7 +30,7 @@ class ExplainedDecision(Shape, frozen=True, kw_only=True):
     software: str | None  # the version that decided; None: an older version, which did not say so
 
 
-def decisions_about(record: "Record", state: World, thing: Run | Vm, until: int) -> tuple[ExplainedDecision, ...]:
+def decisions_about(record: Record, state: World, thing: Run | Vm, until: int) -> tuple[ExplainedDecision, ...]:
     """The newest decisions about a run or machine up to a position, oldest first."""
     source = source_of(thing) if isinstance(thing, Run) else thing.source
     stream = f"run/{thing.run_id}" if isinstance(thing, Run) else f"vm/{thing.vm_id}"

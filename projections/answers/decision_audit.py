@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -18,14 +18,12 @@ from steno.engine.fold.poll_reader import Until
 from steno.engine.fold.record_fold import RecordFold
 from steno.engine.providers.registry import READINGS
 from steno.engine.wire import Position, Shape
+from steno.events.clock import Clock
 from steno.events.errors import StenoError
 from steno.events.installation import version
 from steno.events.store.record import Record
+from steno.events.store.store import Lease, Store
 from steno.projections.read_models.past_worlds import world_before
-
-if TYPE_CHECKING:
-    from steno.events.clock import Clock
-    from steno.events.store.store import Lease, Store
 
 _log: Final = logging.getLogger("steno.audit")
 _BLOB: Final = "audit"
@@ -95,7 +93,7 @@ def _added(before: DecisionAudit, auditor: Auditor, position: int, most: int | N
 class BackgroundAudit:
     """A thread that audits a record as it grows. Of several processes that record into it, one audits."""
 
-    def __init__(self, store: "Store", clock: "Clock", *, settled: float = _SETTLED, rest: float = _REST) -> None:
+    def __init__(self, store: Store, clock: Clock, *, settled: float = _SETTLED, rest: float = _REST) -> None:
         self._store, self._clock, self._settled, self._rest = store, clock, settled, rest
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="steno-audit", daemon=True)
@@ -124,7 +122,7 @@ class BackgroundAudit:
                 if str(error) != logged:
                     _log.warning("decisions are not audited: %s", logged := str(error))
 
-    def _follow(self, record: Record, lease: "Lease") -> None:
+    def _follow(self, record: Record, lease: Lease) -> None:
         """Audit what was there at the last look, until stopped or until the lease is lost."""
         last = _saved(record) or _Saved(record.id, "", DecisionAudit(position=0), 0)
         before = last.audit

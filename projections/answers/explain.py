@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from steno.engine.decide.queue import capacity_sentence
 from steno.engine.decide.start_estimate import StartEstimate, start_estimate
@@ -22,6 +21,7 @@ from steno.engine.wire import Position, Shape, Time
 from steno.events.clock import parse_time
 from steno.events.errors import PositionNotFound
 from steno.events.poll import Poll
+from steno.events.store.record import Record
 from steno.projections.answers.decided import ExplainedDecision, decisions_about
 from steno.projections.answers.evidence import Quote, message_of, quote, quote_event
 from steno.projections.answers.output_cause import OutputCause, OutputCauses
@@ -29,10 +29,6 @@ from steno.projections.answers.timeline import Gap, timeline
 from steno.projections.answers.waits import wait_of
 from steno.projections.read_models.schema import RunRow
 from steno.projections.read_models.view import View
-
-if TYPE_CHECKING:
-    from steno.events.store.record import Record
-
 
 _ENOUGH: dict[Decisive, str] = {  # why one observation was enough
     Decisive.FINAL_STATUS: "{provider} reported the final status `{status}`",
@@ -154,7 +150,7 @@ class Explanation(Shape, frozen=True, kw_only=True, rename={"gaps": "blind"}):
     decisions: tuple[ExplainedDecision, ...]  # what the policy decided about it
 
 
-def explain(record: "Record", view: View, row: RunRow, now: int, causes: OutputCauses) -> Explanation:
+def explain(record: Record, view: View, row: RunRow, now: int, causes: OutputCauses) -> Explanation:
     """The explanation of a run, from the polls that moved it and its output; `now` (microseconds UTC) ends an open
     run's time.
     """
@@ -239,7 +235,7 @@ def _quoted(poll: Poll, position: int, provider_ids: tuple[str | None, ...]) -> 
     return first if first.fields else next((other for other in quotes if other.fields), first)
 
 
-def _poll(record: "Record", position: int) -> Poll | None:
+def _poll(record: Record, position: int) -> Poll | None:
     """The poll there; None for one of our own intents."""
     try:
         return record.poll(position)

@@ -24,7 +24,7 @@ from steno.events.types import OutputRecorded
 from steno.projections.answers import incidents
 from steno.projections.read_models.cost_rows import decode_paid
 from steno.projections.read_models.reader_pool import Look
-from steno.projections.read_models.schema import VmRow
+from steno.projections.read_models.schema import VmRow, decode_run_object
 from steno.projections.read_models.store import ProjectionStore
 from steno.projections.read_models.view import SourceView
 
@@ -41,16 +41,6 @@ POINTS: Final = 120
 Stretch = tuple[int, int, int]  # (since, until, micro-dollars) at one price
 IDLE_DAYS: Final = 7
 _stretches: Final = msgspec.msgpack.Decoder(list[Stretch])
-
-
-class _RunState(msgspec.Struct, frozen=True):
-    """The part of a run's JSON that says whether it runs."""
-
-    run_id: str
-    state: str
-
-
-_state: Final = msgspec.json.Decoder(_RunState)
 
 
 class Today(Shape, frozen=True, kw_only=True, rename={"start": "from", "spent": "spent_usd"}):
@@ -157,8 +147,7 @@ def overview(look: Look, policy: Policy) -> Overview:
 
 def _printing(texts: Iterable[bytes]) -> list[str]:
     """The first `_PRINTING` runs that run."""
-    states = map(_state.decode, texts)
-    return [run.run_id for run in states if run.state == "running"][:_PRINTING]
+    return [run.run_id for run in map(decode_run_object, texts) if run.state == "running"][:_PRINTING]
 
 
 def _stored(texts: Iterable[bytes]) -> tuple[RunObject, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from functools import partial
-from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
@@ -21,7 +20,7 @@ from steno.events.traces.trace import write_trace_line
 from steno.events.types import RunRequested, SamplesRecorded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from steno.events.store.record import Record, Stored
     from steno.projections.read_models.reader_pool import Look
@@ -97,7 +96,7 @@ def _polls(source: str | None, *, failed: bool) -> tuple[frozenset[str], str | N
     return frozenset({"PollFailed"}) if failed else POLLS, None if source is None else f"source/{source}"
 
 
-def poll_row(record: Record, stored: Stored, changed: list[str]) -> dict[str, Any]:
+def poll_row(record: Record, stored: Stored, changed: Iterable[str]) -> dict[str, Any]:
     from steno.engine.providers.registry import READINGS
 
     scope = record.scope(stored.scope) if stored.scope is not None else None
@@ -110,7 +109,7 @@ def poll_row(record: Record, stored: Stored, changed: list[str]) -> dict[str, An
             req=None if scope is None else msgspec.Raw(bytes(scope.req)),
             status=None if scope is None else scope.status,
             ms=stored.took / 1000,
-            changed=changed,
+            changed=list(changed),
             answered=stored.type == "PollRecorded",
             title=None if scope is None else READINGS.title(scope.path, bytes(scope.req)),
         )
@@ -154,7 +153,6 @@ def event_row(stored: Stored) -> dict[str, Any]:
     )
 
 
-_FEW: Final = 8
 PAGE_BYTES: Final = 4 << 20  # of text, then a page ends: one request may have 1 MiB
 
 
@@ -201,7 +199,7 @@ def polls(
     types, stream = _polls(source, failed=failed)
 
     def row(stored: Stored) -> dict[str, Any]:
-        return poll_row(look.record, stored, _changed(look.record, stored.position))
+        return poll_row(look.record, stored, look.record.changed(stored.position))
 
     return events(look, behind=behind, limit=limit, stream=stream, types=types, backwards=backwards, row=row)
 
@@ -216,7 +214,7 @@ def event(look: Look, position: int) -> dict[str, object]:
     row = event_row(stored)
     if stored.type in POLLS:
         row["poll"] = _trace_line(look.record, position)
-        row["shows"] = [wire(item) for item in content_of(look, position, _changed(look.record, position))]
+        row["shows"] = [wire(item) for item in content_of(look, position, look.record.changed(position))]
     elif stored.type in _CHANGES:
         row["observed"] = _observed(look.record, stored)
     return row
@@ -233,19 +231,6 @@ def _one(look: Look, position: int) -> Stored:
     if stored is None:
         raise PositionNotFound(f"The record ends at position {look.position}; there is no event at {position}.")
     return stored
-
-
-def _changed(record: Record, position: int) -> list[str]:
-    """The streams that a poll changed: their observations follow it."""
-    streams: list[str] = []
-    size = _FEW
-    while True:
-        following = record.read(after=position + len(streams), limit=size)
-        names = [stored.stream for stored in takewhile(lambda stored: stored.type in _CHANGES, following)]
-        streams += names
-        if len(names) < size:
-            return streams
-        size = 500
 
 
 def _trace_line(record: Record, position: int) -> dict[str, object]:

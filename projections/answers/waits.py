@@ -31,9 +31,11 @@ def wait_of(view: View, run: Run, now: int, start: StartEstimate | None) -> tupl
         lines.append(f"It is number {place.position} in the queue of {source}, {behind}.")
         at = place.estimated_start
         unknown = "It is not known when it starts: no run has ended here yet, or a run takes longer than usual."
-        unknown = "It is not known when it starts: somebody holds it back." if place.why == "lever" else unknown
+        held_back = {"lever": "somebody", "limit": "a limit of its owner"}.get(place.why)
+        unknown = f"It is not known when it starts: {held_back} holds it back." if held_back else unknown
         about = unknown if place.why else "It gets its place at the next look."
-        lines.append(about if at is None else f"It gets its place about {format_second(at)}, by usual durations.")
+        how = "as the lever ends then" if place.why == "lever" else "by usual durations"
+        lines.append(about if at is None else f"It gets its place about {format_second(at)}, {how}.")
         if machines := [_held(state, vm.vm_id) for vm in ours_of(state, source) if vm.billed]:
             lines.append(f"These have the places: {_several(machines)}.")
     elif since is None or (run.started_at is None and run.terminal) or (until - since < _LEAST and run.started_at):
@@ -43,7 +45,8 @@ def wait_of(view: View, run: Run, now: int, start: StartEstimate | None) -> tupl
     costs = Counter[str]()
     for vm_id, run_id, who, cost in paid(view, since or until, until):
         if state.vms[vm_id].source == source and run_id != run.run_id:
-            costs[f"of runs of {who}" if run_id else who.strip("()")] += cost
+            nobodys = who[1:-1] if who.startswith("(") else f"kept by {who}"
+            costs[f"of runs of {who}" if run_id else nobodys] += cost
     if sum(costs.values()):
         parts = ", ".join(f"{usd(cost)} {who}" for who, cost in costs.most_common() if cost)
         waited = duration((until - (since or until)) // SECOND * SECOND)

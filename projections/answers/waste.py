@@ -42,7 +42,7 @@ class WasteRow(Shape, frozen=True, kw_only=True):
     usd: dict[str, Usd]  # working, idle inside and unknown sum to busy; unused GPUs are their share of working
     seconds: dict[str, float]  # likewise
     runs: int
-    unknown_runs: int  # those without samples
+    unknown_runs: int  # those of which no time is known: without samples of their GPUs
 
 
 class Advice(Shape, frozen=True, kw_only=True):
@@ -106,14 +106,15 @@ def _amounts(part: Charge, run: Run | None, use: UseSplit | None) -> dict[str, t
 
 
 def _row(key: str, label: str, parts: Iterable[_Part]) -> WasteRow:
-    usd, time, runs = Counter(dict.fromkeys(_KINDS, 0)), Counter(dict.fromkeys(_KINDS, 0)), dict[str, bool]()
-    for run_id, run, amounts in parts:
-        runs |= {} if run_id is None else {run_id: run is None or run.use is None}
+    usd, time, known = Counter(dict.fromkeys(_KINDS, 0)), Counter(dict.fromkeys(_KINDS, 0)), Counter[str]()
+    for run_id, _, amounts in parts:
+        if run_id is not None:
+            known[run_id] += amounts["working"][1] + amounts["idle_inside"][1]
         for kind, (cost, length) in amounts.items():
             usd[kind] += cost
             time[kind] += length
     wasted, seconds = sum(usd[kind] for kind in WASTED), {kind: length / SECOND for kind, length in time.items()}
-    number, unknown = len(runs), sum(runs.values())
+    number, unknown = len(known), sum(not length for length in known.values())
     return WasteRow(
         key=key, label=label, wasted_usd=wasted, usd=usd, seconds=seconds, runs=number, unknown_runs=unknown
     )

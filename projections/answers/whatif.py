@@ -91,11 +91,8 @@ class WhatIfQuestion(NamedTuple):
 def what_if(
     state: World, question: WhatIfQuestion, progress: Callable[[int, int], None] = lambda _done, _all: None
 ) -> WhatIf:
-    """The predictions for a recorded world.
-
-    Raises:
-        NothingRecorded: there is nothing to begin with.
-        Conflict: the window has more than `most` runs.
+    """The predictions for a recorded world. Raises NothingRecorded: there is nothing to begin with; Conflict: the
+    window has more than `most` runs.
     """
     until = (state.last_at or 0) if question.until is None else min(question.until, state.last_at or 0)
     since = max(0, until - WINDOW) if question.since is None else question.since

@@ -1,7 +1,6 @@
 """POST /api/budget/moves: a part of one owner's budget becomes another's."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Final
 
 import msgspec
@@ -13,8 +12,7 @@ from starlette.routing import BaseRoute
 
 from steno.engine.errors import NotConfigured
 from steno.engine.live.journal import Journal
-from steno.engine.state.policy import Policy
-from steno.engine.state.world import World
+from steno.engine.state.levers import LONGEST_WHY
 from steno.engine.submit.budget_moves import amount_moved, move_budget, owner_named
 from steno.engine.wire import Shape, wire
 from steno.events.budget_moves import BudgetMoved
@@ -27,7 +25,7 @@ from steno.projections.api.reads.money import policy_at
 from steno.projections.api.service import Service, Writer
 
 _DOLLARS: Final = {"pattern": "^([1-9][0-9]{0,6}([.][0-9]{1,6})?|0[.][0-9]{0,5}[1-9])$"}
-_OWNER: Final = {"pattern": "^(user|project|gpu|label)/[A-Za-z0-9]+$"}
+_OWNER: Final = {"pattern": "^(user|project|gpu|label)/."}
 _Owner = Annotated[
     str, Meta(max_length=200, description="As `user/alice`, of a limit in force.", extra_json_schema=_OWNER)
 ]
@@ -39,7 +37,7 @@ class BudgetMoveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     amount_usd: Annotated[str, Meta(max_length=30, description="As `99.50`.", extra_json_schema=_DOLLARS)]
     giver: _Owner
     receiver: _Owner
-    why: Annotated[str, Meta(min_length=1, max_length=500, pattern=r"\S")]
+    why: Annotated[str, Meta(min_length=1, max_length=LONGEST_WHY, pattern=r"\S")]
 
 
 class MovedBudget(Shape, frozen=True, kw_only=True):
@@ -55,11 +53,7 @@ def routes(service: Service) -> list[BaseRoute]:
     async def move(request: Request) -> Response:
         asked_of(request, ())
         wanted = _wanted(await json_body(request, BudgetMoveBody), request.scope["steno.caller"].name)
-
-        @contextmanager
-        def newest() -> Iterator[tuple[World, Policy]]:
-            with service.pool.latest() as look:
-                yield look.view.state, policy_at(service, look.view.state)
+        newest = partial(service.newest, lambda look: policy_at(service, look.view.state))
 
         def record(journal: Journal) -> int:
             try:
@@ -68,7 +62,6 @@ def routes(service: Service) -> list[BaseRoute]:
                 raise Problem(409, str(error)) from None
 
         position = await writer.do(record)
-        service.projector.hurry()
         answer = MovedBudget(owners=await to_thread.run_sync(_owners, service, wanted), position=position)
         return made_answer(wire(answer), position, status=201)
 

@@ -194,7 +194,6 @@ async def stop_run(service: Service, writer: Writer, word: str, *, abort: bool, 
     run, position, needed = await to_thread.run_sync(find)
     if needed:
         position = await writer.do(append)
-        service.projector.hurry()
     return RunStop(run_id=run.run_id, position=position, state=run.state.value, requested=needed)
 
 
@@ -215,7 +214,6 @@ async def stop_vm(service: Service, writer: Writer, word: str, *, when_idle: boo
     vm, position, needed = await to_thread.run_sync(find)
     if needed:
         position = await writer.do(append)
-        service.projector.hurry()
     return VmStop(vm_id=vm.vm_id, position=position, state=vm.state.value, requested=needed)
 
 

@@ -1,7 +1,7 @@
 """The levers over HTTP: those in force, pulling, releasing, and what a lever would do."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Final
 
 import msgspec
@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from steno.engine.settings.values import positive_duration
-from steno.engine.state.world import World
+from steno.engine.state.levers import LONGEST_WHY
 from steno.engine.submit.levers import pull, refuse_form, refuse_pull, release
 from steno.engine.wire import wire
 from steno.events.levers import LeverAction, LeverPulled
@@ -37,12 +37,12 @@ class LeverBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rename
     state: _Text | None = None
     vm_id: Annotated[_Text, Meta(description="A machine's id, its beginning, or its name.")] | None = None
     length: Annotated[str, Meta(description="How long: `90s`, `2h`. Of `keep` always, of `stop` never.")] | None = None
-    why: Annotated[str, Meta(min_length=1, max_length=500, pattern=r"\S")]
+    why: Annotated[str, Meta(min_length=1, max_length=LONGEST_WHY, pattern=r"\S")]
     preview: Annotated[bool, Meta(description="Answer what it would do, and record nothing.")] = False
 
 
 class ReleaseBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    why: Annotated[str, Meta(max_length=500)] = ""
+    why: Annotated[str, Meta(max_length=LONGEST_WHY)] = ""
 
 
 class ReleasedLever(msgspec.Struct, frozen=True):
@@ -53,12 +53,7 @@ class ReleasedLever(msgspec.Struct, frozen=True):
 
 
 def routes(service: Service) -> list[BaseRoute]:
-    writer = Writer(service)
-
-    @contextmanager
-    def newest() -> Iterator[tuple[World, int]]:
-        with service.pool.latest() as look:
-            yield look.view.state, look.now
+    writer, newest = Writer(service), partial(service.newest, lambda look: look.now)
 
     async def pull_lever(request: Request) -> Response:
         asked_of(request, ())
@@ -67,7 +62,6 @@ def routes(service: Service) -> list[BaseRoute]:
         if body.preview:
             return fresh_answer(wire((await to_thread.run_sync(_shown, service, wanted, reach))[1]))
         made, position = await writer.do(lambda journal: pull(journal, wanted, newest))
-        service.projector.hurry()
         at, answer = await to_thread.run_sync(_shown, service, made, lever_object)
         return made_answer(wire(answer), position or at, status=201)
 
@@ -75,7 +69,6 @@ def routes(service: Service) -> list[BaseRoute]:
         word, by = asked_of(request, ())["id"], request.scope["steno.caller"].name
         why = (await json_body(request, ReleaseBody, ReleaseBody())).why
         released = await writer.do(lambda journal: release(journal, word, why=why, by=by, look=newest))
-        service.projector.hurry()
         return made_answer(ReleasedLever(*released), released[1], status=200)
 
     return routed(OPERATIONS, pull_lever, release_lever)

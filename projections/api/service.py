@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from steno.engine.providers.base import Provider
     from steno.engine.settings.settings import Settings
     from steno.engine.state.run import Run
+    from steno.engine.state.world import World
     from steno.events.clock import Clock, Ids
     from steno.events.store.store import Store
     from steno.projections.api.feed.feed import Feed
     from steno.projections.api.tokens import Tokens
     from steno.projections.read_models.projector import Projector
-    from steno.projections.read_models.reader_pool import Pool
+    from steno.projections.read_models.reader_pool import Look, Pool
 
 _T = TypeVar("_T")
 
@@ -48,6 +49,12 @@ class Service:
     judged_kernels: JudgedKernels = field(default_factory=JudgedKernels)
     closing: ExitStack = field(default_factory=ExitStack)  # closed by its creator after the server ended
 
+    @contextmanager
+    def newest(self, also: Callable[[Look], _T]) -> Iterator[tuple[World, _T]]:
+        """The world at the head of the record, as requests are checked with, and what else they need there."""
+        with self.pool.latest() as look:
+            yield look.view.state, also(look)
+
     @property
     def project(self) -> str:
         """The provider's project of these runs; raises `NotConfigured` if the settings name none."""
@@ -64,8 +71,8 @@ class Writer:
         service.closing.callback(self._close)
 
     async def do(self, work: Callable[[Journal], _T]) -> _T:
-        """The result of `work`, run in the writer's thread after earlier commands; raises as opening a record does, for
-        example `RecordLocked` or `RecordNotWritable`.
+        """The result of `work`, run in the writer's thread after earlier commands; the read models follow soon. Raises
+        as opening a record does, for example `RecordLocked` or `RecordNotWritable`.
         """
 
         def done() -> _T:
@@ -76,7 +83,9 @@ class Writer:
                 self._journal.record.expect(self._service.feed.live.head)
             return work(self._journal)
 
-        return await asyncio.get_running_loop().run_in_executor(self._thread, done)
+        result = await asyncio.get_running_loop().run_in_executor(self._thread, done)
+        self._service.projector.hurry()
+        return result
 
     def _close(self) -> None:
         self._thread.submit(self._close_record).result()

@@ -75,7 +75,6 @@ async def submit(
         )
 
     accepted = await writer.do(append)
-    service.projector.hurry()
     service.feed.live.nudge()
     return accepted
 

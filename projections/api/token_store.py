@@ -1,29 +1,23 @@
 """Tokens of the HTTP service: created, listed and revoked; only hashes are kept, in a blob beside the record."""
 
-from __future__ import annotations
-
 import enum
 import hashlib
 import re
 import secrets
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from steno.engine.errors import NameInUse, TokenNotFound
 from steno.engine.settings.values import positive_duration
 from steno.events import types
-from steno.events.clock import format_time, parse_time
+from steno.events.clock import Clock, Ids, format_time, parse_time
 from steno.events.errors import RecordNotWritable
 from steno.events.store.append import Batch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from steno.events.clock import Clock, Ids
-    from steno.events.store.record import Record
-    from steno.events.store.store import Blob, Store
+from steno.events.store.record import Record
+from steno.events.store.store import Blob, Store
 
 TOKEN: Final = re.compile(r"steno_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 _SECRET: Final = re.compile(r"(steno_[0-9a-f]{12}_)[A-Za-z0-9_-]+")  # a token in any text; only group 1 is public
@@ -39,7 +33,7 @@ class Role(enum.StrEnum):
     SUBMIT = "submit"  # also submit and stop runs
     ADMIN = "admin"  # also stop machines, and every other change
 
-    def covers(self, needed: Role) -> bool:
+    def covers(self, needed: "Role") -> bool:
         roles = list(Role)
         return roles.index(self) >= roles.index(needed)
 
@@ -128,11 +122,8 @@ class Issuer:
         self._store = TokenStore(record.store)
 
     def create(self, *, role: Role, name: str | None, expires_at: int | None, by: str) -> tuple[TokenObject, str, int]:
-        """A new token, its text, which is kept nowhere, and the position of its event.
-
-        Raises:
-            ValueError: the name is not valid.
-            NameInUse: a valid token has that name.
+        """A new token, its text, which is kept nowhere, and the position of its event. Raises ValueError: the name is
+        not valid; NameInUse: a valid token has it.
         """
         now = self._clock.now()
         token_id = self._ids.new().replace("-", "")[-_DIGITS:]
@@ -156,13 +147,8 @@ class Issuer:
         return _object(token, now), text, position
 
     def revoke(self, word: str, *, by: str) -> tuple[TokenObject, int | None]:
-        """Revoke a token by its id, its name or its whole text; a running service refuses it within a second.
-
-        Returns:
-            The token, and the position of its event; None if it was revoked before.
-
-        Raises:
-            TokenNotFound: there is no such token.
+        """Revoke a token by its id, its name or its whole text; a running service refuses it within a second. Its
+        event's position beside it is None if it was revoked before. Raises TokenNotFound.
         """
         now = self._clock.now()
         whole = TOKEN.fullmatch(word)

@@ -60,16 +60,11 @@ class Tokens:
         self._key = b""
         self.trouble: str | None = None  # why the file cannot be used, if so
 
-    def expect_usable(self, now: int) -> None:
+    def expect_usable(self) -> None:
         """Raise `Problem` if the file cannot be read."""
-        if not self.usable_at(now):
-            self.look()
+        self.look()
         if self.trouble is not None:
             raise Problem(503, "this service cannot read its tokens now; its log says why")
-
-    def usable_at(self, now: int) -> bool:
-        """True if a recent check of the file succeeded."""
-        return self._looked_at <= now < self._look_at and self.trouble is None
 
     def usable(self, role: Role = Role.READ) -> int:
         """The number of valid tokens that have at least this role."""

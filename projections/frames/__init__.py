@@ -12,18 +12,16 @@ frame keeps no rows: each use of it reads the record again, with None as the rec
 the columns. Money is in whole micro-dollars, times are UTC.
 """
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from steno.events.store.record import Record
+from steno.events.store.store import Where
 from steno.projections.frames.catalogue import TABLES
 from steno.projections.frames.source import At, Known, opened
 from steno.projections.frames.table import ArrowFrame
 
-if TYPE_CHECKING:
-    from steno.events.store.record import Record
-    from steno.events.store.store import Where
 
-
-def frame(name: str, record: "Where | Record | None" = None, at: At = None, known: Known = None) -> ArrowFrame:
+def frame(name: str, record: Where | Record | None = None, at: At = None, known: Known = None) -> ArrowFrame:
     """The table of that name (`TABLES`)."""
     where = _record_of_settings() if record is None else record
     return ArrowFrame(TABLES[name], lambda: opened(where, at, known))
@@ -34,11 +32,11 @@ class TableFunction(Protocol):
 
     __name__: str
 
-    def __call__(self, record: "Where | Record | None" = None, *, at: At = None, known: Known = None) -> ArrowFrame: ...
+    def __call__(self, record: Where | Record | None = None, *, at: At = None, known: Known = None) -> ArrowFrame: ...
 
 
 def _function(name: str) -> TableFunction:
-    def table(record: "Where | Record | None" = None, *, at: At = None, known: Known = None) -> ArrowFrame:
+    def table(record: Where | Record | None = None, *, at: At = None, known: Known = None) -> ArrowFrame:
         return frame(name, record, at, known)
 
     table.__name__ = table.__qualname__ = name
@@ -53,18 +51,6 @@ machines, intervals, costs = _function("machines"), _function("intervals"), _fun
 
 def _record_of_settings() -> str:
     """The record that `steno` uses in this folder."""
-    import os
-    from pathlib import Path
+    from steno.engine.providers.registry import settings_here
 
-    from platformdirs import user_config_path, user_data_path
-
-    from steno.engine.providers.registry import load_settings
-
-    return load_settings(
-        flags={},
-        environ=os.environ,
-        cwd=Path.cwd(),
-        home=Path.home(),
-        config=user_config_path("steno"),
-        data=user_data_path("steno"),
-    ).record
+    return settings_here({}).record

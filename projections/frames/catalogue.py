@@ -1,28 +1,26 @@
 """Every table by its name, and those of the record itself: every poll without its answer, and every event."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from steno.engine.providers.registry import READINGS
+from steno.events.store.poll_header import PollScope
+from steno.events.store.record import Stored
 from steno.projections.answers.record_pages import POLLS as POLL_TYPES
 from steno.projections.answers.record_pages import fields_of
 from steno.projections.frames.machine_tables import COSTS, INTERVALS, MACHINES
 from steno.projections.frames.run_tables import RUNS, SAMPLES, TRANSITIONS
+from steno.projections.frames.source import FrameSource
 from steno.projections.frames.table import AnyTable, FrameTable, boolean, integer, number, text, time
-
-if TYPE_CHECKING:
-    from steno.events.store.poll_header import PollScope
-    from steno.events.store.record import Stored
-    from steno.projections.frames.source import FrameSource
 
 _EMPTY: Final = (b"", b"null")
 
 
 class _Poll(NamedTuple):
-    stored: "Stored"
-    scope: "PollScope | None"
+    stored: Stored
+    scope: PollScope | None
 
     @property
     def title(self) -> str | None:
@@ -33,12 +31,12 @@ class _Poll(NamedTuple):
         return None if self.scope is None or self.scope.req in _EMPTY else bytes(self.scope.req).decode()
 
 
-def _polls(source: "FrameSource") -> Iterator[_Poll]:
+def _polls(source: FrameSource) -> Iterator[_Poll]:
     for stored in source.events(POLL_TYPES):
         yield _Poll(stored, None if stored.scope is None else source.record.scope(stored.scope))
 
 
-def _data(stored: "Stored") -> str:
+def _data(stored: Stored) -> str:
     return msgspec.json.encode(fields_of(stored)).decode()
 
 
@@ -62,7 +60,7 @@ POLLS: Final = FrameTable[_Poll](
     _polls,
 )
 
-EVENTS: Final = FrameTable["Stored"](
+EVENTS: Final = FrameTable[Stored](
     "events",
     "One event of the record, polls and what they changed included.",
     (
@@ -82,17 +80,3 @@ EVENTS: Final = FrameTable["Stored"](
 
 _TABLES: Final[tuple[AnyTable, ...]] = (RUNS, TRANSITIONS, SAMPLES, MACHINES, INTERVALS, COSTS, POLLS, EVENTS)
 TABLES: Final = {table.name: table for table in _TABLES}
-
-
-def reference() -> str:
-    """All tables and their columns as Markdown, for the documents."""
-    pages = []
-    for table in _TABLES:
-        rows = [
-            f"| `{column.name}` | {column.type.value}{f', {column.unit}' if column.unit else ''} | {column.meaning} |"
-            for column in table.columns
-        ]
-        pages.append(
-            "\n".join((f"### `{table.name}`", "", table.row, "", "| column | type | meaning |", "|---|---|---|", *rows))
-        )
-    return "\n\n".join(pages) + "\n"

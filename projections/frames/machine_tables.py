@@ -1,7 +1,7 @@
 """Machines as tables: their bills, the phases of their lives, and who pays for which part."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from steno.engine.money.costs import Charge, Costs, charges
 from steno.engine.money.report import gpu_of, user_of
@@ -11,10 +11,8 @@ from steno.engine.state.kernel_mark import is_kept
 from steno.engine.state.vm import Vm
 from steno.events.clock import SECOND
 from steno.projections.frames.run_tables import microusd, moment
+from steno.projections.frames.source import FrameSource
 from steno.projections.frames.table import FrameTable, boolean, integer, money, seconds, text, texts, time
-
-if TYPE_CHECKING:
-    from steno.projections.frames.source import FrameSource
 
 
 class BilledVm(NamedTuple):
@@ -39,19 +37,19 @@ class _Sum(NamedTuple):
     username: str | None
 
 
-def machines_of(source: "FrameSource") -> Iterator[BilledVm]:
+def machines_of(source: FrameSource) -> Iterator[BilledVm]:
     table, state = source.view.store.vms, source.view.state
     for row in source.counted(table.all(hidden=False), table.count()):
         yield BilledVm(vm := row.decoded, row.public, until_of(state, vm))
 
 
-def _stretches(source: "FrameSource") -> Iterator[_Stretch]:
+def _stretches(source: FrameSource) -> Iterator[_Stretch]:
     for machine in machines_of(source):
         for interval in machine.object.intervals:
             yield _Stretch(machine, interval)
 
 
-def _sums(source: "FrameSource") -> Iterator[_Sum]:
+def _sums(source: FrameSource) -> Iterator[_Sum]:
     state = source.view.state
     costs = Costs(state)
     for machine in machines_of(source):

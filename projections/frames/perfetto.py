@@ -7,7 +7,7 @@ process: its polls, and runs while they have no machine.
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
@@ -21,10 +21,8 @@ from steno.events.installation import version
 from steno.projections.frames.catalogue import POLLS
 from steno.projections.frames.machine_tables import BilledVm, machines_of
 from steno.projections.frames.run_tables import SAMPLES, microusd, moment
-
-if TYPE_CHECKING:
-    from steno.projections.frames.source import FrameSource
-    from steno.projections.read_models.schema import RunRow
+from steno.projections.frames.source import FrameSource
+from steno.projections.read_models.schema import RunRow
 
 END: Final = 1 << 62  # later than any moment
 _POINTS: Final = 100  # of the cost in an interval at most, and one a minute
@@ -36,7 +34,7 @@ class PerfettoTrace:
     is cut at `since` and `until` (microseconds UTC); its own times count from `begins_at`.
     """
 
-    def __init__(self, source: "FrameSource", runs: Collection[str] = (), since: int = 0, until: int = END) -> None:
+    def __init__(self, source: FrameSource, runs: Collection[str] = (), since: int = 0, until: int = END) -> None:
         self._source, self._runs = source, frozenset(runs)
         self._events = 0  # written so far
         self._numbers: dict[tuple[int, str], int] = {}  # of a row of a process; of 0: of a process
@@ -76,7 +74,7 @@ class PerfettoTrace:
         file.write(b"\n]}\n")
         return self._events
 
-    def _lives(self) -> "Iterator[tuple[RunRow, RunObject, list[int]]]":
+    def _lives(self) -> Iterator[tuple[RunRow, RunObject, list[int]]]:
         """Runs, each with when it came, each change of its state, and, if it goes on, the newest poll."""
         view = self._source.view
         for row in map(view.store.runs.get, self._runs) if self._runs else view.store.runs.all(hidden=False):
@@ -104,7 +102,7 @@ class PerfettoTrace:
                 cost += more
                 self._put("C", "cost (US dollars)", process, at, args={"value": cost / DOLLAR})
 
-    def _run(self, row: "RunRow", run: RunObject, edges: list[int]) -> str:
+    def _run(self, row: RunRow, run: RunObject, edges: list[int]) -> str:
         """Write its states; its source."""
         steps, stays, waiting = run.transitions, sorted(self._stays[run.run_id]), self._number(0, row.source)
         self._titles[run.run_id] = f"{run.name or ''} {run.run_id[:13]}".strip()

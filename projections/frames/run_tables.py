@@ -5,26 +5,20 @@ of their GPUs.
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-import msgspec
+from typing import Final, NamedTuple
 
 from steno.engine.objects import RanObject, RunObject, TransitionObject
 from steno.engine.state.samples import Sample, unpack
 from steno.events.clock import SECOND, parse_time
 from steno.events.errors import UnreadableInput
 from steno.events.types import SamplesRecorded
+from steno.projections.frames.source import FrameSource
 from steno.projections.frames.table import FrameTable, boolean, integer, integers, money, seconds, text, time
-
-if TYPE_CHECKING:
-    from steno.projections.frames.source import FrameSource
-    from steno.projections.read_models.schema import RunRow
-
-_ran: Final = msgspec.json.Decoder(RanObject).decode
+from steno.projections.read_models.schema import RunRow
 
 
 class _Run(NamedTuple):
-    row: "RunRow"
+    row: RunRow
     object: RunObject
     ran: RanObject
 
@@ -47,20 +41,20 @@ def microusd(text: str | None) -> int | None:
     return None if text is None else int(text.replace(".", ""))
 
 
-def _runs(source: "FrameSource") -> Iterator[_Run]:
+def _runs(source: FrameSource) -> Iterator[_Run]:
     table = source.view.store.runs
     for row in source.counted(table.all(hidden=False), table.count()):
-        yield _Run(row, row.public, _ran(row.ran) if row.ran != b"null" else _NOTHING_RAN)
+        yield _Run(row, row.public, row.executed)
 
 
-def _steps(source: "FrameSource") -> Iterator[_Step]:
+def _steps(source: FrameSource) -> Iterator[_Step]:
     for run in _runs(source):
         for step, following in pairwise((*run.object.transitions, None)):
             assert step is not None  # noqa: S101 - None is the last
             yield _Step(run, step, None if following is None else parse_time(following.at))
 
 
-def _samples(source: "FrameSource") -> Iterator[_Row]:
+def _samples(source: FrameSource) -> Iterator[_Row]:
     for stored in source.events(("SamplesRecorded",)):
         if isinstance(event := stored.data, SamplesRecorded):
             with suppress(UnreadableInput):
@@ -78,8 +72,6 @@ def _seconds(span: int | None) -> float | None:
 def _lasted(row: _Step) -> float | None:
     return None if row.until is None else (row.until - parse_time(row.step.at)) / SECOND
 
-
-_NOTHING_RAN: Final = RanObject(type=None, command=None, image=None, gpu_asked=None)
 
 RUNS: Final = FrameTable[_Run](
     "runs",

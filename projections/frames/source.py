@@ -4,21 +4,18 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from steno.events.clock import SystemClock, parse_time
 from steno.events.errors import StenoError
-from steno.events.store.record import Record
+from steno.events.store.record import Record, Stored
+from steno.events.store.store import Where
 from steno.projections.read_models.known_worlds import Knowledge, known_by
 from steno.projections.read_models.past_worlds import NOTHING, Beyond, moment_at
 from steno.projections.read_models.past_worlds import opened as opened_at
 from steno.projections.read_models.projector import caught_up
+from steno.projections.read_models.store import ProjectionStore
 from steno.projections.read_models.view import View
-
-if TYPE_CHECKING:
-    from steno.events.store.record import Stored
-    from steno.events.store.store import Where
-    from steno.projections.read_models.store import ProjectionStore
 
 T = TypeVar("T")
 At = int | str | datetime | None  # a position; a time (UTC where it names no zone); None: now
@@ -36,7 +33,7 @@ class FrameSource:
     advance: Callable[[int, int], None] = field(default=lambda _done, _total: None)
     """Called with (done, total) while a table is read."""
 
-    def events(self, types: Iterable[str] | None = None) -> Iterator["Stored"]:
+    def events(self, types: Iterable[str] | None = None) -> Iterator[Stored]:
         """The events up to the moment, in order."""
         for after, until in ((0, self.position), *((first - 1, last) for first, last in self.beyond.archives)):
             for stored in self.record.read(after=after, until=until, types=None if types is None else tuple(types)):
@@ -51,7 +48,7 @@ class FrameSource:
 
 @contextmanager
 def of_store(
-    record: Record, store: "ProjectionStore", position: int | None = None, beyond: Beyond = NOTHING
+    record: Record, store: ProjectionStore, position: int | None = None, beyond: Beyond = NOTHING
 ) -> Iterator[FrameSource]:
     """A source of an open store, unchanged in the block. `position` and `beyond`: its moment; None: the head."""
     with store, store.reading():
@@ -62,7 +59,7 @@ def of_store(
 
 
 @contextmanager
-def opened(record: "Where | Record", at: At = None, known: Known = None) -> Iterator[FrameSource]:
+def opened(record: Where | Record, at: At = None, known: Known = None) -> Iterator[FrameSource]:
     """A record as it was at a moment, by what was known then or later. Raises StenoError if the moment does not exist,
     and as `Record.open`.
     """

@@ -4,8 +4,9 @@ What was known at the moment is the base: its rows, sources, policies and queue.
 which more was known later. So only what changed between both positions is read.
 """
 
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,8 +14,10 @@ from steno.engine.fold.record_time import record_time
 from steno.engine.state.as_known import run_as_known, vm_as_known
 from steno.engine.state.run import Run
 from steno.engine.state.vm import Vm
+from steno.engine.state.world import World
 from steno.events.clock import format_time
 from steno.events.errors import StenoError
+from steno.events.store.record import Record
 from steno.projections.read_models.database import StoreError
 from steno.projections.read_models.projection_writer import NO_MOMENTS, ProjectionWriter
 from steno.projections.read_models.projector import belongs, caught_up
@@ -22,12 +25,6 @@ from steno.projections.read_models.read_models import ReadModels
 from steno.projections.read_models.schema import RunRow
 from steno.projections.read_models.store import ProjectionStore
 from steno.projections.read_models.world_table import encode, load_bare_world
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from steno.engine.state.world import World
-    from steno.events.store.record import Record
 
 
 class Knowledge(NamedTuple):
@@ -45,7 +42,7 @@ class NotKnown(StenoError):
     """The later time is none: before the moment, or before the record."""
 
 
-def known_by(record: "Record", at: int, time: int | None, known: int, state: "World") -> Knowledge | None:
+def known_by(record: Record, at: int, time: int | None, known: int, state: World) -> Knowledge | None:
     """The knowledge at position `known` of the moment at position `at`, or of a time behind it; None: nothing is newer.
     Raises `NotKnown`: it is before the moment.
     """
@@ -60,9 +57,7 @@ def known_by(record: "Record", at: int, time: int | None, known: int, state: "Wo
     return None if known == at else Knowledge(known, time)
 
 
-def correct(
-    record: "Record", store: ProjectionStore, known: Knowledge, opened: "Callable[..., ProjectionStore]"
-) -> None:
+def correct(record: Record, store: ProjectionStore, known: Knowledge, opened: Callable[..., ProjectionStore]) -> None:
     """Write into a store of the past, in memory, what is known of its moment. `opened` opens another position."""
     position = store.read_checkpoint().position
     runs: dict[str, Run | None] = {}
@@ -87,7 +82,7 @@ def correct(
     ProjectionWriter(record, store, spacing=NO_MOMENTS).correct(runs, vms, seen_until)
 
 
-def learnt(record: "Record", store: ProjectionStore, known: Knowledge, ids: "Iterable[str]") -> Learnt:
+def learnt(record: Record, store: ProjectionStore, known: Knowledge, ids: Iterable[str]) -> Learnt:
     """The runs of a store of the past, among these, whose state at its moment is known otherwise by now."""
     with caught_up(record) as later:
         rows = (row for run_id in ids if (row := later.runs.get(run_id)) is not None)
@@ -96,7 +91,7 @@ def learnt(record: "Record", store: ProjectionStore, known: Knowledge, ids: "Ite
         }
 
 
-def _runs(store: ProjectionStore, rows: "Iterable[RunRow]", moment: int) -> "Iterator[tuple[RunRow | None, Run]]":
+def _runs(store: ProjectionStore, rows: Iterable[RunRow], moment: int) -> Iterator[tuple[RunRow | None, Run]]:
     """(the run as known then, the run at the moment by what its row knows) of those that were there."""
     for row in rows:
         then = store.runs.get(row.run_id)
@@ -110,7 +105,7 @@ def _learnt(then: RunRow | None, run: Run) -> Learnt:
     return {} if before == now else {run.run_id: (before, now)}
 
 
-def _newest(record: "Record", position: int) -> ProjectionStore | None:
+def _newest(record: Record, position: int) -> ProjectionStore | None:
     """The current read models, if they stand at a position."""
     with suppress(StoreError):
         models = ReadModels(record.store).open(write=False)

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from steno.engine.fold.fold import Fold
 from steno.engine.fold.record_time import record_time
@@ -17,6 +17,7 @@ from steno.engine.providers.registry import READINGS
 from steno.engine.rules.sets import ADOPTED
 from steno.engine.state.archives import imported_at
 from steno.engine.state.world import World
+from steno.events.store.record import Record
 from steno.projections.read_models.database import StoreError, StoreUnreadable
 from steno.projections.read_models.known_worlds import Knowledge, correct
 from steno.projections.read_models.projection_writer import NO_MOMENTS, Progress, ProjectionWriter, checkpoint_at
@@ -25,9 +26,6 @@ from steno.projections.read_models.read_models import ReadModels
 from steno.projections.read_models.store import ProjectionStore
 from steno.projections.read_models.view import View
 from steno.projections.read_models.world_table import load_whole_world, load_world, save_world
-
-if TYPE_CHECKING:
-    from steno.events.store.record import Record
 
 Stretch = tuple[int, int]  # the first and the last of some positions
 
@@ -42,7 +40,7 @@ class Beyond(NamedTuple):
 NOTHING: Final = Beyond()
 
 
-def moment_at(record: "Record", time: int, head: int, state: World) -> tuple[int, Beyond]:
+def moment_at(record: Record, time: int, head: int, state: World) -> tuple[int, Beyond]:
     """(last position, what is beyond it) known at a time: live sources by the record's order, archives by their own
     clocks, whenever they were imported. `state`, the world at `head`, knows where archives are in the record.
     """
@@ -70,7 +68,7 @@ def moment_at(record: "Record", time: int, head: int, state: World) -> tuple[int
     return position, Beyond(tuple(reached), time) if reached else NOTHING
 
 
-def last_before(record: "Record", time: int, head: int, state: World, after: int = 0) -> int:
+def last_before(record: Record, time: int, head: int, state: World, after: int = 0) -> int:
     """The last position in `(after, head]` observed by `time`, else `after`. A binary search: positions follow record
     time, except for imports.
     """
@@ -86,7 +84,7 @@ _TRIES = 3
 
 
 def opened(
-    record: "Record",
+    record: Record,
     position: int,
     beyond: Beyond = NOTHING,
     known: Knowledge | None = None,
@@ -119,7 +117,7 @@ def opened(
 
 
 def as_it_was(
-    record: "Record", position: int, beyond: Beyond = NOTHING, *, progress: Progress | None = None
+    record: Record, position: int, beyond: Beyond = NOTHING, *, progress: Progress | None = None
 ) -> ProjectionStore:
     """As `opened`, folded from the start."""
     store = ProjectionStore.create(None)
@@ -127,7 +125,7 @@ def as_it_was(
     return store
 
 
-def world_before(record: "Record", position: int) -> tuple[Fold, int]:
+def world_before(record: Record, position: int) -> tuple[Fold, int]:
     """(world, its position) to continue from: the newest moment up to `position`, or an empty world at 0."""
     with suppress(StoreError, KeyError, ValueError), world_above(record, position, load_whole_world) as state:
         return Fold(READINGS, ADOPTED, state=state), state.position
@@ -136,7 +134,7 @@ def world_before(record: "Record", position: int) -> tuple[Fold, int]:
 
 @contextmanager
 def world_above(
-    record: "Record", position: int, load: Callable[[ProjectionStore], World | None] = load_world
+    record: Record, position: int, load: Callable[[ProjectionStore], World | None] = load_world
 ) -> Iterator[World]:
     """As `world_before`, the world alone, with runs and machines read when they are needed: only inside the block."""
     store = None
@@ -151,7 +149,7 @@ def world_above(
         yield state
 
 
-def _above(record: "Record", position: int) -> ProjectionStore | None:
+def _above(record: Record, position: int) -> ProjectionStore | None:
     """A store in memory above the newest moment up to a position; None: no moment is kept."""
     models = ReadModels(record.store)
     current = models.open(write=False)
@@ -171,7 +169,7 @@ def _above(record: "Record", position: int) -> ProjectionStore | None:
     return store
 
 
-def _go_on(record: "Record", store: ProjectionStore, position: int, beyond: Beyond, progress: Progress | None) -> None:
+def _go_on(record: Record, store: ProjectionStore, position: int, beyond: Beyond, progress: Progress | None) -> None:
     """Fold up to a position, then the archives behind it up to `beyond`."""
     ProjectionWriter(record, store, spacing=NO_MOMENTS).advance(position, progress)
     for first, last in beyond.archives:
@@ -188,7 +186,7 @@ class _Held:
         self._view: View | None = None
 
     @contextmanager
-    def reading(self, record: "Record", position: int, beyond: Beyond, known: Knowledge | None) -> Iterator[View]:
+    def reading(self, record: Record, position: int, beyond: Beyond, known: Knowledge | None) -> Iterator[View]:
         """The position in one transaction; reopened if the moment below it was deleted."""
         models = ReadModels(record.store)
         while True:
@@ -221,7 +219,7 @@ class Moments:
 
     @contextmanager
     def at(
-        self, record: "Record", position: int, beyond: Beyond = NOTHING, known: Knowledge | None = None
+        self, record: Record, position: int, beyond: Beyond = NOTHING, known: Knowledge | None = None
     ) -> Iterator[View]:
         """The projections as of a position, for one thread at a time; raises `StoreUnreadable` on damage."""
         held = self.held(position, beyond, known)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -20,6 +20,7 @@ from steno.engine.state.state_machines import TERMINAL
 from steno.engine.state.vm import Vm
 from steno.engine.state.world import World, source_of
 from steno.events.clock import SECOND
+from steno.events.store.record import Record
 from steno.events.types import RunRequested
 from steno.projections.read_models.cost_rows import Money, decode_against
 from steno.projections.read_models.notes import FirstMove, Mark
@@ -27,13 +28,8 @@ from steno.projections.read_models.run_query import NO_GPU
 from steno.projections.read_models.schema import RunRow
 from steno.projections.read_models.tables import RunTable
 
-if TYPE_CHECKING:
-    from steno.events.store.record import Record
 
-decode_ran = msgspec.json.Decoder(RanObject).decode
-
-
-def configurations(record: "Record", runs: Iterable[Run], table: RunTable) -> dict[str, RanObject]:
+def configurations(record: Record, runs: Iterable[Run], table: RunTable) -> dict[str, RanObject]:
     """Run id → what its configuration says: that of its request, else that of the first poll that showed it. Those
     in the table are not read again.
     """
@@ -42,7 +38,7 @@ def configurations(record: "Record", runs: Iterable[Run], table: RunTable) -> di
     for run in runs:
         known = table.get(run.run_id)
         if known is not None:
-            configured[run.run_id] = decode_ran(known.ran)
+            configured[run.run_id] = known.executed
         elif run.requested_at is None:
             by_poll.setdefault(run.first_position, []).append(run)
         else:
@@ -138,7 +134,7 @@ def _search_words(run: Run, ran: RanObject) -> str:
     return "\n".join(dict.fromkeys(part for part in parts if part)).lower().replace("\0", "\ufffd")
 
 
-def _shown_at(record: "Record", position: int) -> dict[str, bytes]:
+def _shown_at(record: Record, position: int) -> dict[str, bytes]:
     """Provider id → configuration, of the runs that a poll shows."""
     (stored,) = record.read(after=position - 1, limit=1)
     question = None if stored.scope is None else record.scope(stored.scope)

@@ -15,7 +15,7 @@ from sqlalchemy import Column, Index, Integer, LargeBinary, MetaData, Table, Tex
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from steno.engine.objects import RunObject, VmObject
+from steno.engine.objects import RanObject, RunObject, VmObject
 from steno.engine.state.run import Run
 from steno.engine.state.vm import Vm
 
@@ -25,7 +25,8 @@ metadata = MetaData()
 
 decode_run: Final = msgspec.msgpack.Decoder(Run).decode
 decode_vm: Final = msgspec.msgpack.Decoder(Vm).decode
-_run_object: Final = msgspec.json.Decoder(RunObject).decode
+decode_run_object: Final = msgspec.json.Decoder(RunObject).decode
+_ran_object: Final = msgspec.json.Decoder(RanObject).decode
 _vm_object: Final = msgspec.json.Decoder(VmObject).decode
 
 
@@ -66,7 +67,11 @@ class RunRow(msgspec.Struct, frozen=True):
 
     @property
     def public(self) -> RunObject:
-        return _run_object(self.object)
+        return decode_run_object(self.object)
+
+    @property
+    def executed(self) -> RanObject:
+        return _ran_object(self.ran)
 
 
 class VmRow(msgspec.Struct, frozen=True):

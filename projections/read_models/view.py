@@ -12,7 +12,7 @@ from steno.engine.decide.budget import Account, Metrics, PastSpend, account, met
 from steno.engine.decide.queue import LEARNT_FROM, Queued, over_limit, queue
 from steno.engine.errors import RunNotFound, VmNotFound
 from steno.engine.fold.record_time import record_time
-from steno.engine.objects import BlindObject, RanObject, RunObject, VmObject, blind_object
+from steno.engine.objects import BlindObject, RunObject, VmObject, blind_object
 from steno.engine.providers.registry import READINGS, kind
 from steno.engine.rules.sets import CURRENT
 from steno.engine.state.archives import newest_poll, until_of
@@ -28,7 +28,7 @@ from steno.events.clock import format_second, format_time
 from steno.events.errors import StenoError
 from steno.projections.read_models.row_table import Row, RowTable
 from steno.projections.read_models.run_query import RunQuery, find
-from steno.projections.read_models.schema import RunRow, VmRow
+from steno.projections.read_models.schema import RunRow, VmRow, decode_run_object
 from steno.projections.read_models.store import ProjectionStore
 from steno.projections.read_models.world_table import load_whole_world, load_world
 
@@ -71,8 +71,6 @@ def beside(vm: Vm) -> dict[str, object]:
     }
 
 
-_run = msgspec.json.Decoder(RunObject).decode
-_ran = msgspec.json.Decoder(RanObject).decode
 _SUGGESTED = 5
 
 
@@ -142,11 +140,7 @@ class View:
     def found(self, query: RunQuery, limit: int) -> tuple[RunObject, ...]:
         """At most `limit` runs that a query finds, in its order."""
         ids = (run_id for run_id, _ in find(self.store, query, limit))
-        return tuple(_run(run) for run, _ in self.store.runs.objects_of(ids))
-
-    def ran(self, run_id: str) -> RanObject:
-        row = self.store.runs.get(run_id)
-        return _ran(b"" if row is None else row.ran)
+        return tuple(decode_run_object(run) for run, _ in self.store.runs.objects_of(ids))
 
     def row(self, word: str) -> RunRow:
         """The run of a word: run id, provider's id, the newest of a name, or a unique prefix of an id. Raises

@@ -38,6 +38,7 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
         for name in ("cursor", "user", "project", "gpu", "machine", "source"):
             query.pop(name, None)
     ranged = {
+        "/api/costs",
         "/api/record",
         "/api/spend",
         "/api/utilisation",

@@ -88,6 +88,15 @@ def test_a_lever_that_cannot_be_pulled_is_a_problem(
     assert site.record.version("levers") == 0
 
 
+def test_a_run_held_back_for_a_time_says_when_it_may_start(served: Serve, site: DecidedRecord) -> None:
+    """As a time like every other, in the explanation that the run's page reads."""
+    client = served(site.folder / "record.db").client
+    made = client.post("/api/levers", json={"action": "pause", "why": "so", "for": "2h"})
+    behind = {"min_position": int(made.headers["steno-position"])}
+    queued = client.get("/api/runs/eval/explain", params=behind).json()["queued"]
+    assert (queued["why"], queued["estimated_start"]) == ("lever", made.json()["until"])
+
+
 def test_only_an_administrator_pulls_levers(served: Serve, site: DecidedRecord) -> None:
     """403 in one sentence; everybody who may read sees them."""
     issuer = Issuer(site.record, SystemClock(), RandomIds())

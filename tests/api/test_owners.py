@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -67,6 +69,19 @@ def test_a_bad_move_is_one_line_and_moves_nothing(
     assert (refused.status_code, refused.json().get("field")) == (status, field), refused.text
     assert "\n" not in refused.json()["detail"]
     assert {owner["moved_usd"] for owner in client.get("/api/budget").json()["limits"]} == {"0.000000"}
+
+
+def test_budget_is_moved_to_whatever_owner_the_settings_name(served: Serve, tmp_path: Path) -> None:
+    """And the schema that clients are made from allows it."""
+    owners = ("label/team=vision", "user/eve.b-c@lab", "project/a b", "gpu/A100_80")
+    limits = tuple(OwnerLimit(owner=owner, budget=300 * DOLLAR) for owner in owners)
+    client = served(DecidedRecord(tmp_path, policy=replace(BUDGET, limits=limits)).folder / "record.db").client
+    fields = client.get("/openapi.json").json()["components"]["schemas"]["BudgetMoveBody"]["properties"]
+    for giver, receiver in pairwise(owners):
+        assert re.search(fields["giver"]["pattern"], giver)
+        assert re.search(fields["receiver"]["pattern"], receiver)
+        moved = client.post("/api/budget/moves", json={**MOVE, "giver": giver, "receiver": receiver})
+        assert moved.status_code == 201, moved.text
 
 
 def test_a_run_that_does_not_run_has_no_entrance(served: Serve, site: DecidedRecord) -> None:

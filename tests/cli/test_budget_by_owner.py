@@ -62,7 +62,7 @@ MOVES = (
     (("off", "--from", "user/bob", "--to", ME), 2, "the amount must be dollars above 0"),
     (("1e30", "--from", "user/bob", "--to", ME), 2, "the amount must be dollars above 0"),
     (("x", "--from", "user/bob", "--to", ME), 2, "dollars above 0"),
-    (("1", "--from", "user/bob", "--to", ME, "--why", " "), 2, "`why` is empty: say why"),
+    (("1", "--from", "user/bob", "--to", ME, "--why", " "), 2, "it is empty; say why"),
     (("1", "--from", "user/bob", "--to", "user/bob"), 2, "--from and --to are both user/bob"),
 )
 

@@ -8,6 +8,10 @@ import pytest
 from stenotest.command_line import Steno, refused
 from stenotest.gated_run import holding
 
+from steno.cli.render import paint
+from steno.cli.render.changes import page
+from steno.projections.answers.changes import ChangeRow, Changes
+
 pytestmark = pytest.mark.slow
 TRACE = Path(__file__).parent.parent / "traces" / "dstack-0.22.5" / "unreachable.jsonl.zst"
 
@@ -31,6 +35,20 @@ def test_what_changed_is_summed_up_and_listed(steno: Steno) -> None:
     assert len(json.loads(steno("incidents", "--since", "2026-01-01", "--json").stdout)["anomalies"]) == 1
     assert json.loads(steno("incidents", "--since", "1h", "--json").stdout)["anomalies"] == []
     assert {run["name"] for run in json.loads(steno("ps", "--mine", "--json").stdout)["runs"]} == {"nightly"}
+
+
+def test_a_long_reason_hides_neither_who_nor_when() -> None:
+    """The row of a lever keeps its time in a wide terminal, and its user in a narrow one."""
+    rows = [
+        ChangeRow(kind="setting", name="levers", user="ada", at=1_796_101_087_805_502, what=f"pulled a lever {why}")
+        for why in ("(bench)", "(" + "long " * 99 + ")")
+    ]
+    answer = Changes(start=0, end=1, user=None, runs_submitted=0, total_usd=0, changes=tuple(rows), more=False)
+    for columns, at in ((140, 2), (120, 2), (100, 0), (80, 0)):
+        lines = page(answer, columns).splitlines()
+        assert max(map(paint.width, lines)) <= columns
+        assert [line.count("ada") for line in lines[3:]] == [1, 1]
+        assert sum("2026-12-01 04:58:07Z" in line for line in lines) == at
 
 
 def test_costs_of_a_user_are_the_line_of_that_user(steno: Steno) -> None:

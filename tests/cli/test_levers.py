@@ -9,6 +9,9 @@ from stenotest.command_line import Steno
 from stenotest.decided_record import DecidedRecord
 from stenotest.in_process import InProcess
 
+from steno.events.clock import SECOND
+from steno.events.levers import LeverPulled
+
 pytestmark = pytest.mark.slow
 
 
@@ -29,6 +32,7 @@ def test_a_pause_is_told_waited_for_and_released(steno: Steno) -> None:
     assert "maintenance" in steno("explain", "train").stdout
     patient = steno("submit", "--wait", "--timeout", "1s", "--name", "later", "--", "true")
     assert (patient.returncode, "paused everything" in patient.stderr) == (1, True)
+    assert "until 20" in steno("pause", "--user", "nobody", "--for", "1s", "--why", "one\nline").stdout
     twice = steno("pause", "--why", "once more")
     assert (twice.returncode, "already" in twice.stderr, "once more" in twice.stdout) == (0, True, False)
     released = steno("resume")
@@ -36,7 +40,10 @@ def test_a_pause_is_told_waited_for_and_released(steno: Steno) -> None:
     gone = steno("resume")
     assert (gone.returncode, len(gone.stderr.splitlines())) == (4, 1)
     assert steno("submit", "--wait", "--name", "last", "--", "true").returncode == 0
-    assert types(steno).count("LeverPulled") == 1
+    steno("pause", "--for", "2h", "--why", "lunch")
+    steno("submit", "--name", "hungry", "--", "true")
+    assert "Z, as the lever ends then." in " ".join(steno("explain", "hungry").stdout.split())
+    assert types(steno).count("LeverPulled") == 3
 
 
 def test_everything_is_stopped_by_one_command_and_nothing_starts(steno: Steno) -> None:
@@ -106,6 +113,24 @@ def test_a_machine_is_kept_by_one_person_until_somebody_releases_it(site: tuple[
     call.page("vms", "keep", "m1", "--for", "1h", "--why", "mine", LOGNAME="bob")
 
 
+def test_what_somebody_keeps_is_their_money_in_every_answer(site: tuple[DecidedRecord, InProcess]) -> None:
+    """The idle time of a machine that ada keeps: by user, of her alone, and in what changed."""
+    made, call = site
+    until = made.clock.now() + 3600 * SECOND
+    keep = LeverPulled(lever_id="k", action="keep", vm_id=made.vm_id("m1"), until=until, why="a crash", by="ada")
+    made.write("levers", keep)
+    made.wait(600)
+    sums = {row["key"]: row["total_usd"] for row in call.json("costs", "--by", "user")["rows"]}
+    assert set(sums) == {"ada", "(idle)"}
+    assert float(sums["ada"]) > 600 / 3600 * 1.99
+    mine = call.json("costs", "--by", "user", "--user", "ada")
+    assert (mine["total"]["total_usd"], mine["total"]["lines"]["idle"] > "0.3") == (sums["ada"], True)
+    for words in ((), ("--user", "ada")):
+        changed = call.json("changes", "--since", "2025-12-01", *words)["changes"]
+        spent = {row["name"]: row["cost_usd"] for row in changed if row["kind"] == "money"}
+        assert spent == (sums if not words else {"ada": sums["ada"]})
+
+
 def test_of_several_machines_none_is_kept_if_one_cannot_be(site: tuple[DecidedRecord, InProcess]) -> None:
     made, call = site
     made.request("other")
@@ -136,6 +161,10 @@ def test_a_lever_that_cannot_be_pulled_is_one_line(site: tuple[DecidedRecord, In
     for words, code, text in (
         (("pause",), 2, "--why"),
         (("pause", "--why", " "), 2, "say why"),
+        (("pause", "--why", "ü" * 501), 2, "it has 501 characters; use 500 at most"),
+        (("pause", "--for", "90d", "--why", "x"), 5, "31 days"),
+        (("rules", "adopt", "current", "--why", "\n"), 2, "say why"),
+        (("budget", "move", "1", "--from", "user/a", "--to", "user/b", "--why", "x" * 501), 2, "500 at most"),
         (("pause", "--user", "", "--why", "x"), 2, "`user` is empty"),
         (("pause", "--source", "moon", "--why", "x"), 4, "no source moon"),
         (("drain", "--for", "soon"), 2, "soon"),

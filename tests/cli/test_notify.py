@@ -126,7 +126,8 @@ def test_a_page_of_notices(steno: Steno, hook: WebhookServer) -> None:
     assert page[0].endswith("test     the webhook answered 503")
     assert all(len(line) <= 80 for line in page)
     assert steno("notify", "-n", "1").stderr == "1 older not shown; --last shows more\n"
-    assert steno("notify", "list", "--state", "pending").stdout == ""
+    none = steno("notify", "list", "--state", "pending")
+    assert (none.stdout, none.stderr) == ("", "no notice is pending\n")
 
 
 def test_a_notice_is_listed_on_one_line_as_people_wrote_it() -> None:

@@ -79,7 +79,7 @@ def test_whoever_waits_for_a_recorder_without_answers_is_told_and_the_request_st
     wait(lambda: kinds(place, "PollFailed"))
     error = refused(steno(*WORDS, **down), 3)
     assert "dstack/main does not answer the process that records it (ConnectError" in error
-    assert "one stays requested: `steno record` submits it later" in error
+    assert "one stays requested: `steno up` submits it later" in error
     assert not kinds(place, "SubmitFailed", "IntentAbandoned")
 
 

@@ -18,7 +18,7 @@ def test_the_page_names_waste_and_what_to_ask_for(here: InProcess) -> None:
     rows = {line.split()[0]: line for line in page.splitlines() if line.strip()}
     assert "20 m 04 s" in rows["train"] or "64" in rows["train"]
     assert {"(idle)", "blind", "total"} <= set(rows)
-    assert "1 run without samples: unknown, not waste" in page
+    assert "1 run without samples of GPUs: unknown, not waste" in page
     asks = [line.split()[2:] for line in page.splitlines() if line.startswith("train  ada")]
     assert [words[:-1] for words in asks] == [
         ["cpus", "16", "1", "1.3", "4"], ["gpus", "4", "1", "1", "1"], ["memory_gb", "64", "1", "2.89", "8"]

@@ -9,7 +9,6 @@ import pytest
 from steno.events.poll import Poll
 from steno.events.store.record import Record
 from steno.projections import frames
-from steno.projections.frames.catalogue import reference
 from steno.projections.frames.source import FrameSource, opened
 from steno.projections.frames.sql import asked
 
@@ -47,8 +46,15 @@ def test_the_page_has_questions() -> None:
 
 
 def test_the_page_has_every_column() -> None:
-    """`steno.projections.frames.catalogue.reference()` gives what belongs between the marks."""
-    assert PAGE.partition("<!-- tables -->\n")[2].partition("<!-- end of tables -->")[0] == reference()
+    """All tables as Markdown stand between the marks."""
+    drawn: list[str] = []
+    for table in frames.TABLES.values():
+        drawn += [f"### `{table.name}`", "", table.row, "", "| column | type | meaning |", "|---|---|---|"]
+        for each in table.columns:
+            unit = f", {each.unit}" if each.unit else ""
+            drawn.append(f"| `{each.name}` | {each.type.value}{unit} | {each.meaning} |")
+        drawn.append("")
+    assert PAGE.partition("<!-- tables -->\n")[2].partition("<!-- end of tables -->")[0] == "\n".join(drawn)
 
 
 def test_python_has_a_function_a_table() -> None:

@@ -102,6 +102,16 @@ def test_a_known_duty_is_its_waste(tmp_path: Path) -> None:
         )
 
 
+def test_a_run_with_samples_of_its_processes_alone_has_none_of_its_gpus(tmp_path: Path) -> None:
+    """As every run of this machine: all of its time is unknown, and it is counted so."""
+    site = SampledRecord(tmp_path, Policy(max_vms=2))
+    with closing(site.record):
+        site.begin("train", "m1")
+        site.sample("train", (), 600)
+        (row,) = reports(site)["run"].rows
+        assert (row.runs, row.unknown_runs, row.usd["unknown"]) == (1, 1, row.usd["busy"])
+
+
 def test_what_to_ask_for_next_time(tmp_path: Path) -> None:
     """Runs of one name count together: the GPUs used, twice the highest memory, twice the mean of the CPUs."""
     site = SampledRecord(tmp_path, Policy(max_vms=2))

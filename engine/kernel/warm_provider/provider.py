@@ -49,8 +49,6 @@ class KernelsProvider(Provider):
         self._clock = clock
         self._connections: dict[str, Connection] = {}
 
-    # -- polls
-
     def poll(self, follow: Collection[str], *, since: int | None) -> Iterator[Poll]:
         """The listeners' last answers: threads follow them, so this sends no request."""
         watched = [(machine, self._watched(machine)) for machine in self.machines()]
@@ -139,8 +137,6 @@ class KernelsProvider(Provider):
     def _changed(self) -> None:
         self.changes += 1
         self.wake()
-
-    # -- requests
 
     def submit(self, submission: Submission) -> Submitted:
         here = (machine for machine in self.machines() if machine.slot == submission.slot and not machine.over)
@@ -231,8 +227,6 @@ class KernelsProvider(Provider):
         for connection in self._connections.values():
             connection.end()
         self.beneath.close()
-
-    # -- machines and their listeners
 
     def _at(self, provider_id: str) -> tuple[str, KeptMachine]:
         task, _, machine_id = provider_id.partition(".")

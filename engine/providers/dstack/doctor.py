@@ -322,9 +322,7 @@ def _trial(diagnosis: Diagnosis) -> Trial:
 
 
 def _task(settings: Settings) -> tuple[dict[str, object] | None, tuple[Check, ...]]:
-    """This folder's task as `submit` would send it, and whether dstack would accept it; without a file, whether a plain
-    command names an image.
-    """
+    """This folder's task as `submit` would send it, if dstack accepts it; else if a plain command names an image."""
     file = next((file for file in map(Path, TASK_FILES) if file.is_file()), None)
     gpu = default_gpu(settings)
     if file is not None:

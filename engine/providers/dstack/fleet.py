@@ -220,9 +220,6 @@ def _nodes(task: Mapping[str, object]) -> int:
     return nodes if isinstance(nodes, int) and nodes > 0 else 1
 
 
-# -- offers ----------------------------------------------------------------------------------------------------------
-
-
 def ask_plan(
     client: Client, task: Mapping[str, object], server_version: str | None, *, most: int, patience: float
 ) -> HttpAnswer:
@@ -244,9 +241,6 @@ def count_offers(plan: object) -> int | None:
     jobs = objects(at(plan, "job_plans"))
     totals = [total for job in jobs if type(total := job.get("total_offers")) is int]
     return min(totals) if totals and len(totals) == len(jobs) else None
-
-
-# -- idle machines ---------------------------------------------------------------------------------------------------
 
 
 _LATER = BACKSTOP // SECOND  # seconds dstack's timer is longer while a recorder runs (`decide.machine.backstop`)

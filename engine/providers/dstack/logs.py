@@ -103,9 +103,7 @@ def _decoded(message: str) -> bytes:
 
 
 def _submissions(run: dict[str, object], firing: int | None = None) -> list[str]:
-    """The ids of all submissions in order of attempt, replica and job; of a schedule, those of one firing if it is
-    named by the number of its first attempt.
-    """
+    """The ids of all submissions in order of attempt, replica and job; of a schedule, those of one firing."""
     numbers = {attempt.num for attempt in facts_in(run).attempts if attempt.firing == firing}
     ordered: list[tuple[int, int, int, str]] = []
     for job in objects(run.get("jobs")):

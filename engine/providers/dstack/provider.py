@@ -63,9 +63,7 @@ class DstackProvider(Provider):
         ssh_key: Path | None = None,
         read_timeout: float = READ_TIMEOUT,
     ) -> None:
-        """`fleet_nodes`: the most machines of a fleet made for a task; None: no limit. `ssh_key`: a private key, made
-        when it is needed and not there.
-        """
+        """`fleet_nodes`: the most machines of a fleet; None: no limit. `ssh_key`: made when it is needed."""
         self.source = f"dstack/{address.project}"
         self.project = address.project
         self._fleet_nodes = fleet_nodes
@@ -126,8 +124,6 @@ class DstackProvider(Provider):
             version = at(self.client.ask("/api/server/get_info").json(), "server_version")
             self._version = version if isinstance(version, str) else None
         return self._version
-
-    # -- submitting ----------------------------------------------------------------------------------------------------
 
     def plan(self, submission: Submission, *, ahead: int = 0) -> Preparation | None:
         """The fleet to make before this task. Servers from 0.20 need one; no version makes a slot by itself."""
@@ -192,8 +188,6 @@ class DstackProvider(Provider):
         run = self.client.run({"id": provider_id}, "look for a way into the task")
         return ssh.entrance(run, name, port, self.client.address.url)
 
-    # -- finding -------------------------------------------------------------------------------------------------------
-
     def find(self, name: str, since: int) -> tuple[Named, ...]:
         """The runs of that name submitted at or after `since` (our clock), even if ended or deleted, newest first.
 
@@ -236,8 +230,6 @@ class DstackProvider(Provider):
             return _comparable(theirs) == _comparable(wording(submission))
         except (ValueError, TypeError, AttributeError, KeyError):  # from a version whose configurations we cannot read
             return False
-
-    # -- stopping ------------------------------------------------------------------------------------------------------
 
     def stop(self, stop: StopTarget) -> None:
         """End the run of that id unless it has ended. dstack stops by name, which is unique among active runs."""

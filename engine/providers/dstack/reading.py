@@ -47,9 +47,6 @@ _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 _identity = msgspec.json.Decoder(Identified)
 
 
-# -- what was asked --------------------------------------------------------------------------------------------------
-
-
 def scope_of(path: str, req: bytes) -> Scope | None:
     """The question of a poll. Paths of any other form are dstack's too, for older records."""
     if not path.startswith("/"):
@@ -103,9 +100,6 @@ def _project_of(request: dict[str, Any]) -> str | None:
     return None
 
 
-# -- whether it was answered -----------------------------------------------------------------------------------------
-
-
 def is_answer(scope: Scope, status: int | None, body: bytes | None) -> bool:
     """True if the source answered: a 2xx of its endpoint's shape, or `resource_not_exists`. HTML is a failure."""
     if status is None or body is None:
@@ -133,8 +127,6 @@ def says_not_exists(status: int | None, body: bytes | None) -> bool:
     entries = detail if isinstance(detail, list) else [detail]
     return any(_NOT_EXISTS in (entry, at(entry, "code")) for entry in entries)
 
-
-# -- how it is cut ---------------------------------------------------------------------------------------------------
 
 _SUBMISSIONS: Final = ("jobs[].job_submissions[]", "latest_job_submission")
 

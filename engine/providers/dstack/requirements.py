@@ -160,9 +160,6 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(text for text in _list(value) if isinstance(text, str) and text)
 
 
-# -- ranges ----------------------------------------------------------------------------------------------------------
-
-
 def _ranges(given: dict[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = dict(_LEAST)
     if given.get("cpu") is not None:

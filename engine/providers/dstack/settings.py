@@ -1,34 +1,23 @@
 """dstack's settings: its block, and the projects, servers and tokens of `~/.dstack/config.yml`."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from steno.engine.errors import NotConfigured, ProjectNotFound
-from steno.engine.settings.values import Block, Known, is_off, whole
-
-if TYPE_CHECKING:
-    from steno.engine.settings.settings import Settings
-    from steno.engine.settings.values import Values
-    from steno.events.errors import StenoError
-
+from steno.engine.settings.settings import Settings
+from steno.engine.settings.values import Block, Values, is_off, setting, whole
+from steno.events.errors import StenoError
 
 TASK_FILES = (".dstack.yml", ".dstack.yaml")  # tried in this order by default, as `dstack apply` does
 
 
-def address_of(settings: Settings) -> Address:
-    """Server, token and project, checked.
-
-    Raises NotConfigured if one is missing or malformed, ProjectNotFound if only dstack's file could say where this
-    project is, and it does not.
-    """
+def address_of(settings: Settings) -> "Address":
+    """Server, token and project, checked. Raises NotConfigured, or ProjectNotFound: dstack's file lacks it."""
     url, token, project = (settings.value(name) for name in ("dstack.url", "dstack.token", "project"))
     if url and token and project:
         return address(url, token, project)
@@ -87,43 +76,21 @@ def _own_files(values: Values, home: Path) -> StenoError | None:
 BLOCK = Block(
     provider="dstack",
     known=(
-        Known(name="dstack.url", variables=("STENO_DSTACK_URL", "DSTACK_SERVER_URL"), help="URL of dstack's server."),
-        Known(
-            name="dstack.token",
-            variables=("STENO_DSTACK_TOKEN", "DSTACK_TOKEN"),
-            help="Token for dstack's server.",
-            secret=True,
+        setting("dstack.url", "STENO_DSTACK_URL", "DSTACK_SERVER_URL")(help="URL of dstack's server."),
+        setting("dstack.token", "STENO_DSTACK_TOKEN", "DSTACK_TOKEN", secret=True)(help="Token for dstack's server."),
+        setting("dstack.config", "STENO_DSTACK_CONFIG")(help="Path of dstack's configuration file."),
+        setting("dstack.backend", "STENO_BACKEND", "DSTACK_BACKEND")(help="Default backend of tasks."),
+        setting("dstack.gpu", "STENO_GPU", "AMD_DEFAULT_GPU", default="MI300X")(
+            help="Default GPU of commands without --gpu and without a task file. off: none."
         ),
-        Known(name="dstack.config", variables=("STENO_DSTACK_CONFIG",), help="Path of dstack's configuration file."),
-        Known(
-            name="dstack.backend",
-            variables=("STENO_BACKEND", "DSTACK_BACKEND"),
-            help="Default backend of tasks.",
+        setting("dstack.fleet_nodes", "STENO_FLEET_NODES", parse=whole)(
+            help="Maximum number of machines in a fleet that Steno creates. Not set: vms.max."
         ),
-        Known(
-            name="dstack.gpu",
-            variables=("STENO_GPU", "AMD_DEFAULT_GPU"),
-            default="MI300X",
-            help="Default GPU of commands without --gpu and without a task file. off: none.",
+        setting("dstack.ssh_key", "STENO_DSTACK_SSH_KEY", default="~/.dstack/ssh/id_rsa")(
+            help="Private key for ssh to tasks. Created if missing, as dstack's client does."
         ),
-        Known(
-            name="dstack.fleet_nodes",
-            variables=("STENO_FLEET_NODES",),
-            help="Maximum number of machines in a fleet that Steno creates. Not set: vms.max.",
-            parse=whole,
-        ),
-        Known(
-            name="dstack.ssh_key",
-            variables=("STENO_DSTACK_SSH_KEY",),
-            default="~/.dstack/ssh/id_rsa",
-            help="Private key for ssh to tasks. Created if missing, as dstack's client does.",
-        ),
-        Known(
-            name="dstack.amddevcloud_api_key",
-            variables=("DSTACK_AMDDEVCLOUD_API_KEY",),
-            help="Cloud key of the backend. Only dstack's server needs it; Steno never sends or records it.",
-            secret=True,
-            presence_only=True,
+        setting("dstack.amddevcloud_api_key", "DSTACK_AMDDEVCLOUD_API_KEY", secret=True, presence_only=True)(
+            help="Cloud key of the backend. Only dstack's server needs it; Steno never sends or records it."
         ),
     ),
     variables={"project": ("DSTACK_PROJECT",)},
@@ -195,7 +162,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         return f"/api/project/{quote(self.project, safe='')}/{rest}"
 
 
-def address(url: str, token: str, project: str) -> Address:
+def address(url: str, token: str, project: str) -> "Address":
     """The checked address. NotConfigured: the URL is not http(s), or token or project has illegal characters."""
     try:
         parts = urlsplit(url.strip())

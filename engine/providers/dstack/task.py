@@ -140,9 +140,7 @@ def _check_model(task: Mapping[str, object], where: str, fallback: Sequence[str]
 
 
 def validated(model: Any, value: Mapping[str, object], where: str, fields: set[str]) -> Any:
-    """The value as a model of dstack's; TaskInvalid with the first error. `fields`: names to suggest for an unknown
-    one.
-    """
+    """The value as a model of dstack's; TaskInvalid with the first error. `fields`: to suggest for an unknown field."""
     import pydantic
 
     try:
@@ -270,9 +268,6 @@ def with_gpu(submission: Submission) -> Mapping[str, object]:
     count = None if spec is None else spec.model_dump(mode="json").get("count")
     model: object = {"name": [gpu], "count": count} if count is not None else gpu if ":" in gpu else {"name": [gpu]}
     return {**task, "resources": {**resources, "gpu": model}}
-
-
-# -- profiles: fields for tasks that leave them open ------------------------------------------------------------------
 
 
 PLACES = "./.dstack/profiles.yml and ~/.dstack/profiles.yml"

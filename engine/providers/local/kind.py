@@ -13,7 +13,7 @@ from steno.engine.errors import NotConfigured
 from steno.engine.providers import registry
 from steno.engine.providers.kind import Check, CheckState, Checkup, KernelRights, ProviderKind
 from steno.engine.providers.task import Draft, complete_plain
-from steno.engine.settings.values import Block, Known, price
+from steno.engine.settings.values import Block, price, setting
 from steno.events.clock import duration, parse_duration
 
 if TYPE_CHECKING:
@@ -36,25 +36,13 @@ _OF_MACHINES = frozenset({"resources", "image", "backends", "spot_policy", "crea
 _SETTINGS = Block(
     provider="local",
     known=(
-        Known(
-            name="local.price",
-            variables=("STENO_LOCAL_PRICE",),
-            default="0",
-            help="Price of this machine in dollars per hour, to try bills and budgets. 0: free.",
-            parse=price,
+        setting("local.price", "STENO_LOCAL_PRICE", default="0", parse=price)(
+            help="Price of this machine in dollars per hour, to try bills and budgets. 0: free."
         ),
-        Known(
-            name="local.boot",
-            variables=("STENO_LOCAL_BOOT",),
-            default="0",
-            help="Simulated start-up time of a machine of the provider local.",
-            parse=parse_duration,
+        setting("local.boot", "STENO_LOCAL_BOOT", default="0", parse=parse_duration)(
+            help="Simulated start-up time of a machine of the provider local."
         ),
-        Known(
-            name="local.gpu",
-            variables=("STENO_LOCAL_GPU",),
-            help="Simulated GPU model of machines of the provider local.",
-        ),
+        setting("local.gpu", "STENO_LOCAL_GPU")(help="Simulated GPU model of machines of the provider local."),
     ),
     hourly="local.price",
 )

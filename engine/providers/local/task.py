@@ -22,7 +22,7 @@ INHERITED = (  # variables a run gets from the submitter; tokens and others only
 _MEANT = frozenset(
     {
         "type", "name", "commands", "entrypoint", "shell", "env", "working_dir", "max_duration", "stop_duration",
-        "nodes", "idle_duration", "creation_policy",
+        "nodes", "idle_duration", "creation_policy", "tags",
     }
 )  # fmt: skip
 _DURATION = re.compile(r"(\d+) *([smhdw])")

@@ -75,9 +75,6 @@ def allocation(row: Row, question: Question, scope: Scope) -> VmFacts | None:
     )
 
 
-# -- its price ---------------------------------------------------------------------------------------------------------
-
-
 @lru_cache(maxsize=64)
 def _table(text: str) -> Mapping[str, float] | None:
     try:
@@ -123,9 +120,6 @@ def _is_number(text: str) -> bool:
 
 def _number(text: str) -> float:
     return float(text) if _is_number(text) else 0.0
-
-
-# -- its report --------------------------------------------------------------------------------------------------------
 
 
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True):

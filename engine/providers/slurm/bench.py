@@ -1,21 +1,17 @@
 """`steno slurm bench`: how fast scratch, the network and the links between nodes are, compared with earlier results."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
 from steno.engine.errors import ProviderError
+from steno.engine.providers.kind import Host
 from steno.engine.providers.slurm.launch import opened
 from steno.engine.providers.slurm.query import PREFIX
 from steno.engine.providers.slurm.shell import Shell, result_poll
-
-if TYPE_CHECKING:
-    from steno.engine.providers.kind import Host
 
 _LONGEST_S: Final = 600.0
 _SCRATCH: Final = """

@@ -109,9 +109,7 @@ def _is_up(state: str) -> bool:
 
 
 def gpus_of(gres: str) -> dict[str, int]:
-    """The GPUs of a node by type, the names as they are spelled: `gpu:A100:2(S:0-1),gpu:1g.5gb:7,shard:8` → {`A100`: 2,
-    `1g.5gb`: 7}.
-    """
+    """GPUs of a node by type, as spelled: `gpu:A100:2(S:0-1),gpu:1g.5gb:7,shard:8` → {`A100`: 2, `1g.5gb`: 7}."""
     counts: dict[str, int] = {}
     for resource in _WHERE.sub("", gres).split(","):
         name, *rest = resource.strip().split(":")

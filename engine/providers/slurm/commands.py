@@ -1,16 +1,15 @@
 """`steno slurm …`: what a cluster has, what a request could get, and what else only a cluster has."""
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 import click
 
 from steno.engine.errors import ProviderError, RunNotFound
+from steno.engine.providers.kind import Host
 from steno.engine.providers.slurm.bench import bench_command
 from steno.engine.providers.slurm.launch import opened, plan_command, run_command, up_command
 from steno.engine.providers.slurm.project import manifest, project_of, sync
@@ -20,11 +19,6 @@ from steno.engine.providers.slurm.spec import MARK
 from steno.engine.providers.slurm.survey import Survey
 from steno.engine.state.policy import rate_of
 from steno.events.clock import SECOND, duration
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from steno.engine.providers.kind import Host
 
 _PASSED_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -87,9 +81,6 @@ def _waited(waits: Sequence[int]) -> str:
         return "–"
     middle, longest = (duration(at) for at in (int(median(waits)), max(waits)))
     return f"{middle}, {longest} at most (of {len(waits)})"
-
-
-# -- on the login node -------------------------------------------------------------------------------------------------
 
 
 @slurm.command("exec", context_settings=_PASSED_ON)

@@ -140,9 +140,7 @@ _AFTER_COMMENT: Final = re.compile(r" +(?:StdErr|StdIn|StdOut|Switches|Power|Tre
 
 
 def job_pairs(line: str) -> dict[str, str] | None:
-    """The keys that are read, by Slurm's names; None: the line shows no job. Raises ValueError if it can be read in no
-    way, or in several.
-    """
+    """The keys that are read, by Slurm's names; None: no job. ValueError: it is unreadable or ambiguous."""
     head = _HEAD.match(line)
     if head is None:
         return None

@@ -1,17 +1,17 @@
 """`steno slurm plan`, `run` and `up`: a command on the GPUs that start first, with the project it belongs to."""
 
-from __future__ import annotations
-
 import math
 import os
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import reduce
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from steno.engine.errors import TaskInvalid
+from steno.engine.providers.kind import Host
 from steno.engine.providers.slurm.invocation import invocation
 from steno.engine.providers.slurm.plan import Allocation, Kind, Request, Strategy, make, resolve
 from steno.engine.providers.slurm.project import Project, manifest, project_of, sync
@@ -23,11 +23,6 @@ from steno.engine.providers.slurm.survey import Survey
 from steno.engine.providers.task import Completed, check_name, choose_name, resolve_env
 from steno.events.clock import parse_duration
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from steno.engine.providers.kind import Host
-
 FAN_OUT = 16  # the most strategies submitted at once
 _LIMIT = "1h"
 
@@ -35,9 +30,6 @@ _LIMIT = "1h"
 def opened(host: Host) -> Shell:
     """The commands of the cluster that the settings name."""
     return Shell(site_of(host.settings))
-
-
-# -- the plan ----------------------------------------------------------------------------------------------------------
 
 
 def _options(*options: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,9 +49,7 @@ _asking = _options(
 
 
 def _with_variables(**options: Any) -> dict[str, Any]:
-    """The options with the values of `SBATCH_*` of the user's shell for those not given, `qos` and `constraint` too;
-    prints a line about them on stderr.
-    """
+    """The options with `SBATCH_*` of the user's shell for those not given; prints a line about them on stderr."""
     given = {name: value for name, value in options.items() if value is not None}
     filled, line = with_variables(given, os.environ, (*PLAIN.values(), "max_duration"))
     if line is not None:
@@ -143,9 +133,6 @@ def plan_command(host: Host, /, **options: Any) -> None:
     with closing(opened(host)) as client:
         plan = _planned(host, client, **options)[0]
     host.print(_listing(host, plan), {"strategies": plan.strategies, "excluded": plan.excluded})
-
-
-# -- a race of its strategies ------------------------------------------------------------------------------------------
 
 
 def _task_of(strategy: Strategy, *, commands: Sequence[str], race: str, total: int, **more: object) -> dict[str, Any]:

@@ -127,9 +127,6 @@ def _hash(path: Path) -> str:
         raise TaskInvalid(f"{path} cannot be read: {error.strerror}") from None
 
 
-# -- its environment ---------------------------------------------------------------------------------------------------
-
-
 def _lock(folder: Path, root: Path) -> Path | None:
     """The lock file of the current folder, else of the root."""
     candidates = (place / name for place in (folder, root) for name in _LOCKS)

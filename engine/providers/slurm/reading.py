@@ -13,20 +13,12 @@ import msgspec
 from msgspec.structs import replace
 
 from steno.engine.providers.slurm import rows as read
+from steno.engine.providers.slurm import witnesses
 from steno.engine.providers.slurm.allocation import allocation, hostname, mismatch, price_in, report_in
 from steno.engine.providers.slurm.jobs import chains_of, is_same_job
 from steno.engine.providers.slurm.query import ENDS, PREFIX, REPORTS, Question, question_of
 from steno.engine.providers.slurm.rows import Row, RowCache
 from steno.engine.providers.slurm.spec import MARK, spec_of
-from steno.engine.providers.slurm.witnesses import (
-    ACCOUNTING,
-    ACCOUNTING_JSON,
-    CONTROLLER,
-    SCRIPT,
-    newest_of,
-    testimony,
-    together,
-)
 from steno.engine.providers.slurm.words import LIVE, REQUEUED, UNKNOWN_JOB, cause, ending, exit_status, waits
 from steno.engine.state.facts import AttemptFacts, JobFacts, RunFacts, VmFacts, Waits
 from steno.engine.state.reading import Listing, Reading, Scope
@@ -39,7 +31,8 @@ from steno.events.shape.shape import LINES, BodyShape
 CLUSTER_NAME: Final = "STENO_CLUSTER_NAME"  # in a question: the cluster's own name; STENO_CLUSTER is its source's
 REPORT: Final = "report"
 _WITNESSES: Final = {
-    "squeue": CONTROLLER, "scontrol": CONTROLLER, "sacct": ACCOUNTING, ENDS: SCRIPT, REPORTS: REPORT,
+    "squeue": witnesses.CONTROLLER, "scontrol": witnesses.CONTROLLER, "sacct": witnesses.ACCOUNTING,
+    ENDS: witnesses.SCRIPT, REPORTS: REPORT,
 }  # fmt: skip
 _TEXT: Final = BodyShape(kind="run", items=LINES, identity="0")
 _WHOLE: Final = BodyShape(kind="run", items="")
@@ -133,11 +126,11 @@ class SlurmReading(Reading):
     def together(self, before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bool) -> RunFacts:
         report = views.get(REPORT)
         others = {witness: facts for witness, facts in views.items() if witness != REPORT}
-        facts = together(before, others, back=back) if others else before
+        facts = witnesses.together(before, others, back=back) if others else before
         return facts if report is None else replace(facts, phases=report.phases, mismatch=report.mismatch)
 
     def testimony(self, views: Mapping[str, RunFacts | None]) -> tuple[str, ...]:
-        return tuple(testimony(views))
+        return tuple(witnesses.testimony(views))
 
     def title(self, path: str, req: bytes) -> str:
         """The tool and its jobs: `sacct 17, 18, 19 and 40 more`."""
@@ -218,8 +211,10 @@ def _scope(req: bytes) -> Scope:
         watched=True,
         filtered=True,  # no single source lists every job
         asked=req,
-        witness=ACCOUNTING_JSON if question.tool == "sacct" and question.json else witness,
-        covers=None if question.filtered or witness in (SCRIPT, REPORT) else (question.jobs or frozenset({"*"})),
+        witness=witnesses.ACCOUNTING_JSON if question.tool == "sacct" and question.json else witness,
+        covers=None
+        if question.filtered or witness in (witnesses.SCRIPT, REPORT)
+        else (question.jobs or frozenset({"*"})),
     )
 
 
@@ -243,9 +238,6 @@ def _accounted(question: Question) -> bool:
     return question.environment.get("STENO_ACCOUNTING") != "none"
 
 
-# -- one source --------------------------------------------------------------------------------------------------------
-
-
 def _reported(line: str, scope: Scope) -> tuple[RunFacts, ...]:
     """A job's report of its machine, or that it began a phase."""
     known = report_in(line)
@@ -265,7 +257,7 @@ def _whole(row: Row) -> str:
 def _counts(row: RunFacts) -> tuple[int, bool, int]:
     """The order of rows of which the greatest counts: the newest, then any that goes on, then the most advanced."""
     going = row.state is not None and row.state is not State.FINISHING
-    return newest_of(row), not row.final, PROGRESS.index(row.state) if going and row.state in PROGRESS else -1
+    return witnesses.newest_of(row), not row.final, PROGRESS.index(row.state) if going and row.state in PROGRESS else -1
 
 
 def _without_lists(rows: Sequence[RunFacts]) -> Sequence[RunFacts]:
@@ -282,12 +274,9 @@ def _has_nodes(row: RunFacts) -> bool:
 
 def _attempts(rows: Iterable[RunFacts]) -> tuple[AttemptFacts, ...]:
     """The attempts of one component, in order of submission."""
-    attempts = sorted((attempt for row in rows for job in row.jobs for attempt in job.attempts), key=_submitted)
+    attempts = [attempt for row in rows for job in row.jobs for attempt in job.attempts]
+    attempts.sort(key=lambda attempt: attempt.submitted_at or 0)
     return tuple(replace(attempt, num=num) for num, attempt in enumerate(attempts))
-
-
-def _submitted(attempt: AttemptFacts) -> int:
-    return attempt.submitted_at or 0
 
 
 def _facts(row: Row, question: Question, scope: Scope) -> RunFacts:
@@ -312,7 +301,8 @@ def _ended_or_not(row: Row, question: Question, scope: Scope) -> RunFacts:
     # 22.05's JSON has no exit code of a failed job.
     over = why is not None and not (question.json and row.state == "FAILED" and status is None)
     # The start of a pending job is a prediction, that of one cancelled there the moment of the cancelling.
-    waiting = LIVE.get(row.state) is State.QUEUED or (over and row.nodes is None and _says_nodes(question))
+    without_nodes = row.nodes is None and (question.json or question.tool == "scontrol" or "nodes" in question.columns)
+    waiting = LIVE.get(row.state) is State.QUEUED or (over and without_nodes)
     attempt = AttemptFacts(
         num=row.restarts or 0,
         status=row.state,
@@ -341,10 +331,6 @@ def _ended_or_not(row: Row, question: Question, scope: Scope) -> RunFacts:
         jobs=(JobFacts(job_num=component, attempts=(attempt,)),),
         drift=() if known else (f"state: unknown word {row.state!r}",),
     )
-
-
-def _says_nodes(question: Question) -> bool:
-    return question.json or question.tool == "scontrol" or "nodes" in question.columns
 
 
 def _common(row: Row, question: Question, scope: Scope) -> dict[str, Any]:

@@ -141,10 +141,7 @@ class ClusterRounds:
         return self.client.words(REPORTS, where, "(", *names, ")", "-exec", "grep", "-H", "", "{}", "+")
 
     def has_accounting(self) -> bool:
-        """True if the cluster has accounting that we may read; a database that is down counts. Asks once.
-
-        Raises ProviderUnreachable.
-        """
+        """True if we may read its accounting, even with the database down. Asks once. Raises ProviderUnreachable."""
         if self._accounting is None:
             done = self.client.run(self.client.words("sacct", "-X", "-n", "-P", "-S", "now", "-o", "JobID"))
             self._accounting = not any(word in done.err for word in NO_ACCOUNTING)
@@ -170,9 +167,7 @@ class ClusterRounds:
 
 
 def maintenance(text: str, now: int) -> str:
-    """`<start>/<end>` of the next maintenance that `scontrol show reservation` lists, the start empty if it has begun;
-    "" if there is none.
-    """
+    """`<start>/<end>` of the next maintenance of `scontrol show reservation`; start "": it has begun; "": none."""
     pairs = (dict(_PAIR.findall(line)) for line in text.splitlines() if "MAINT" in line)
     for end, start in sorted((pair.get("EndTime", ""), pair.get("StartTime", "")) for pair in pairs):
         if (time(end) or 0) > now:

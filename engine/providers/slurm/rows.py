@@ -263,9 +263,6 @@ def time(text: str | None) -> int | None:
     return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()) * SECOND
 
 
-# -- JSON --------------------------------------------------------------------------------------------------------------
-
-
 def decode(item: str) -> dict[str, Any] | None:
     """The object of a `--json` answer, or None."""
     try:

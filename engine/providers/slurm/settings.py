@@ -1,21 +1,16 @@
 """Slurm's settings, and where the cluster is."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
 from steno.engine.errors import NotConfigured
+from steno.engine.settings.settings import Settings
 from steno.engine.settings.values import Block, Known, one_of, positive_duration
 from steno.engine.wire import DOLLAR
 from steno.events.clock import SECOND, parse_duration
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from steno.engine.settings.settings import Settings
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+@)?[A-Za-z0-9][A-Za-z0-9._-]*")

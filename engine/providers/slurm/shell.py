@@ -118,11 +118,7 @@ class Shell:
         return (*_PLAIN, f"STENO_CLUSTER={self.site.cluster}", *named, *command)
 
     def run(self, words: Sequence[str], *, given: bytes = b"", timeout: float | None = None) -> Done:
-        """Run it and wait.
-
-        Raises ProviderUnreachable if the command or host does not answer in time, ProviderRefused if the login node
-        refuses us.
-        """
+        """Run it and wait. Raises ProviderUnreachable (no answer in time), ProviderRefused (the login node refuses)."""
         limit, command = timeout or self.site.timeout, list(words)
         if self.site.host is not None:
             with self._connecting:  # the first caller opens the connection that the others share

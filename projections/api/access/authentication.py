@@ -20,7 +20,6 @@ from steno.projections.api.tokens import LOOPBACK, Caller, Tokens
 _FORWARDED: Final = frozenset(
     {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"via"}
 )
-_IDENTIFYING: Final = _FORWARDED | {b"authorization", b"cookie"}  # may identify another caller
 HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(?::([0-9]{1,5}))?")  # `Host`: name, port
 _CREATE_ONE: Final = "create one with `steno token create`"
 
@@ -43,24 +42,11 @@ class Authentication:
         self._tokens = tokens
         self._on_loopback = on_loopback
 
-    def local_caller(self, scope: Scope, headers: Mapping[bytes, bytes], now: int) -> Caller | None:
-        """The caller of a plain loopback request, without a look-up; None: use `caller`."""
-        if (
-            _peer(scope) == "127.0.0.1"
-            and self._on_loopback
-            and scope["http_version"] == "1.1"
-            and names_loopback(headers.get(b"host", b""))
-            and _IDENTIFYING.isdisjoint(headers)
-            and self._tokens.usable_at(now)
-        ):
-            return LOOPBACK
-        return None
-
-    def caller(self, scope: Scope, headers: Mapping[bytes, bytes], now: int) -> Caller:
+    def caller(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Caller:
         """The caller now. Raises `Problem`: 401 unknown; 421 another site whose name resolves to this machine; 503 the
         tokens file cannot be read.
         """
-        self._tokens.expect_usable(now)
+        self._tokens.expect_usable()
         if b"authorization" in headers:
             scheme, _, text = headers[b"authorization"].decode("latin-1").partition(" ")
             if scheme.lower() != "bearer":

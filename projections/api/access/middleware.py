@@ -1,7 +1,5 @@
 """The outermost ASGI layer: authentication, authorization, limits, CORS and the access log of every request."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Mapping
@@ -49,7 +47,7 @@ class HttpExchange:
     _is_stream: bool | None = None  # whether the answer has no Content-Length; None: not known yet
     _headers: tuple[tuple[bytes, bytes], ...] = ()
 
-    def __init__(self, gate: AccessMiddleware, receive: Receive, send: Send, began_at: int) -> None:
+    def __init__(self, gate: "AccessMiddleware", receive: Receive, send: Send, began_at: int) -> None:
         self.began_at = began_at
         self._gate = gate
         self._receive = receive
@@ -181,7 +179,7 @@ class AccessMiddleware:
         if role is not None:
             if self._feed.replaced is not None and path != "/metrics":  # which goes on with what is left
                 raise Problem(503, self._feed.replaced)
-            caller = exchange.caller = scope["steno.caller"] = self._caller(scope, headers, exchange.began_at)
+            caller = exchange.caller = scope["steno.caller"] = self._caller(scope, headers)
             if not caller.role.covers(role):
                 detail = f"{method} {path} needs a token with the role {role}; this one has {caller.role}"
                 raise Problem(403, detail, headers=(("WWW-Authenticate", _INSUFFICIENT),))
@@ -196,10 +194,9 @@ class AccessMiddleware:
                 self._rate.expect(exchange.caller, self.clock.now(), may)
         await self._app(scope, exchange.receive, exchange.send)
 
-    def _caller(self, scope: Scope, headers: Mapping[bytes, bytes], now: int) -> Caller:
+    def _caller(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Caller:
         """The caller; raises `Problem`: 401 unknown; 403 another site's page used rights that the browser adds."""
-        authentication = self._authentication
-        caller = authentication.local_caller(scope, headers, now) or authentication.caller(scope, headers, now)
+        caller = self._authentication.caller(scope, headers)
         if caller.via != "token" and (b"sec-fetch-site" in headers or b"origin" in headers):
             self._cross_origin.check_read(headers)
         return caller

@@ -76,7 +76,7 @@ def _routes_of_sessions(service: Service) -> list[BaseRoute]:
     authentication = Authentication(tokens, on_loopback=trusts_loopback(service.settings))
 
     async def who_am_i(request: Request) -> Response:
-        return _answer(authentication.caller(request.scope, dict(request.headers.raw), service.clock.now()))
+        return _answer(authentication.caller(request.scope, dict(request.headers.raw)))
 
     async def log_in(request: Request) -> Response:
         try:

@@ -102,7 +102,7 @@ def _explain(service: Service, look: Look, values: Asked) -> dict[str, Any]:
     source, queued = view.source_of(row, look.now), view.queued(look.now).get(row.run_id)
     return wire(explain(look.record, view, row, look.now, service.output_causes)) | {
         "observability": None if source is None else source.observability,
-        "queued": queued,
+        "queued": None if queued is None else wire(queued),
     }
 
 

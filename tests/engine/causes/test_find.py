@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from pathlib import Path
@@ -25,6 +26,12 @@ from steno.events.errors import UnreadableInput
 OOM = b"torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB."
 PEER = b"[rank1]:[E1129] ProcessGroupNCCL.cpp:616 [Rank 1] Watchdog caught collective operation timeout"
 TRACEBACK = b'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n'
+
+
+def docker(output: bytes) -> bytes:
+    """The output as Docker's json-file driver keeps it."""
+    lines = [json.dumps({"log": f"{line}\n", "stream": "stderr"}) for line in output.decode().splitlines()]
+    return "\n".join(lines).encode() + b"\n"
 
 
 def cause(output: bytes, exit_status: int | None = 1) -> str | None:
@@ -75,6 +82,25 @@ def cause(output: bytes, exit_status: int | None = 1) -> str | None:
         (b"cat: /x: Datei oder Verzeichnis nicht gefunden\n", "missing_file"),
         (b"RANK=3 WORLD_SIZE=8\nStarting elastic_operator, min_nodes: 2\nheartbeat timeout: 60 s\nTIME_LIMIT\n", None),
         (b'{"level":"warn","msg":"connection refused"}\n', None),
+        (docker(TRACEBACK + b"KeyError: 'x'\n"), "python_error"),
+        (docker(b'level=WARN msg="connection refused"\n'), None),
+        (b'{"log":"CUDA out of memory \\udc00","stream":"stderr"}\n', "gpu_out_of_memory"),  # half a character
+        (b"2026-11-29T09:11:02.1Z stderr F [rank3]: curl: (6) Could not resolve host: x\n", "network_error"),
+        (
+            b"Nov 29 20:11:09 3: "
+            + b"Nov 29 20:11:09 3: ".join(TRACEBACK.splitlines(True))
+            + b"Nov 29 20:11:09 3: KeyError: 1\n",
+            "python_error",
+        ),
+        (b"2026-11-29T18:00:00Z ERROR store: name server has no answer for a.example.org\n", "network_error"),
+        (b"2026-11-29T18:00:00Z INFO store: name server has no answer for a.example.org\n", None),
+        (
+            b"2026-11-29T18:00:00Z ERROR store: name server has no answer for a.example.org\nKilled\n",
+            "killed_by_signal",
+        ),
+        (b"[2026-11-29 19:00] [error] the upload exits with status 4\n", None),  # of another program
+        (b'doc 4: "Traceback (most recent call last): x"\ndoc 5: "kernel: Out of memory: Killed process 8"\n', None),
+        (b"cudaMalloc: it could be caused by a segmentation fault\n", None),
     ],
 )
 def test_the_line_that_others_follow_from_decides(output: bytes, expected: str | None) -> None:

@@ -13,7 +13,7 @@ from stenotest.dstack_history import Item, provider_id
 from stenotest.event_world import HANDED, OURS, SOURCE, EventWorld, marked, on, requested
 
 from steno.engine.decide.decisions import decide
-from steno.engine.decide.idle_runs import NOTICE, STALE
+from steno.engine.decide.idle_policy import NOTICE, STALE
 from steno.engine.rules.why_ended import why
 from steno.engine.state.policy import HOUR, MINUTE, Policy
 from steno.engine.state.run import Requirements

@@ -12,9 +12,11 @@ from stenotest.simulation import SOURCE, Simulation, run_row, vm_row
 
 from steno.engine.decide.decisions import Decision, QueueDecision, decide
 from steno.engine.decide.limits import OwnerLimits, owners_of_run, spent_by, unknown_owners
+from steno.engine.decide.queue import queue
+from steno.engine.decide.start_estimate import start_estimate
 from steno.engine.money.bill import bill_vm
 from steno.engine.money.prices import Book, GpuHours
-from steno.engine.state.policy import OwnerLimit, Policy, dump_policy, load_policy
+from steno.engine.state.policy import HOUR, OwnerLimit, Policy, dump_policy, load_policy
 from steno.engine.state.run import Requirements
 from steno.engine.state.states import VmState
 from steno.engine.wire import DOLLAR
@@ -110,6 +112,26 @@ def test_a_full_source_is_not_kept_for_a_run_that_its_limit_holds() -> None:
     assert placed(site.decide()) == []
     bobs = site.ask("bob")
     assert placed(site.decide()) == [bobs]
+
+
+def test_a_run_that_its_limit_holds_has_no_estimated_start_and_delays_none() -> None:
+    """Machines that come free say nothing of it; the run behind it is estimated as if it were not there."""
+    site = Site(msgspec.structs.replace(limited(runs=1), max_vms=2))
+    for user in ("ada", "bob"):
+        site.ask(user)
+        site.decide()
+        site.start()
+    held, behind = site.ask(), site.ask("bob")
+    site.decide()
+    state, now = site.stage.world.state, site.stage.now
+    waiting = queue(state, SOURCE, site.stage.policy, now)
+    assert [(queued.run_id, queued.why) for queued in waiting] == [(held, "limit"), (behind, "cap")]
+    assert waiting[0].estimated_start is None
+    begun = min(stay.since for vm in state.vms.open() for stay in vm.occupants)
+    assert waiting[1].estimated_start == begun + HOUR
+    estimate = start_estimate(state, state.runs[held], now)
+    assert estimate is not None
+    assert estimate.unknown == "a limit of its owner holds it back"
 
 
 @pytest.mark.parametrize("owner", [ADA, "project/main", "gpu/MI300X", "label/team=vision"])

@@ -10,6 +10,7 @@ from stenotest.row_simulation import RowSimulation
 from steno.engine.decide.start_estimate import FEWEST, LEVEL, StartEstimate, hit_rate, start_estimate
 from steno.engine.state.policy import HOUR, Policy
 from steno.events.clock import SECOND
+from steno.events.levers import LeverPulled
 
 COUNT = 200
 
@@ -109,6 +110,19 @@ def test_a_run_is_estimated_by_those_of_its_kind_until_it_starts() -> None:
     )
     town.starts("a", "m")
     assert _estimate(town, "a") is None
+
+
+def test_a_run_that_somebody_holds_back_has_no_range() -> None:
+    """Earlier starts say nothing of it; a lever about others changes nothing."""
+    town = _town(*range(100, 2000, 100))
+    town.stage.tell(LeverPulled(lever_id="l", action="pause", user="bob", why="x", by="eve"))
+    assert _asked(town, "a").unknown is None
+    town.stage.tell(LeverPulled(lever_id="m", action="pause", until=town.stage.now + HOUR, why="x", by="eve"))
+    held = _estimate(town, "a")
+    assert held is not None
+    assert (held.low, held.high_seconds, held.unknown) == (None, None, "somebody holds it back")
+    town.stage.wait(3600)
+    assert "somebody" not in str(_estimate(town, "a"))
 
 
 def test_of_few_starts_or_another_kind_nothing_is_said() -> None:

@@ -175,8 +175,9 @@ def test_no_secret_is_on_the_disk_or_in_the_process_list(machine) -> None:
 
 
 def test_what_this_machine_ignores_is_named(machine) -> None:
-    """A GPU is asked for and not given: the run says so."""
-    run_id = machine.submit("true", resources={"gpu": "MI300X:1"}, image="rocm/dev", backends=["hotaisle"])
+    """A GPU is asked for and not given: the run says so. Tags are labels, which limits count."""
+    task = {"resources": {"gpu": "MI300X:1"}, "image": "rocm/dev", "backends": ["hotaisle"]}
+    run_id = machine.submit("true", **task, tags={"team": "vision"})
     assert machine.item(run_id)["ignored"] == ["backends", "image", "resources"]
 
 

@@ -48,7 +48,8 @@ A pattern that RE2 does not take, or that matches every line, is refused with it
 `needs` and `follows` are patterns for a line at most `within` lines before: with the one the rule holds only after such
 a line, with the other not after it. `warn = true`: lines that call themselves warnings count. `weak = true`: only if
 the task is known to have failed. `generic = true`: it yields to any other rule on its line. A rule
-that is both reads a program's own words: outside of an exception any other explanation goes before it.
+that is both reads a program's own words: outside of an exception any other explanation goes before it. `error = true`:
+of a task known to have failed, lines that match nothing else, and call themselves errors or say that it ends.
 """
 
 
