@@ -16,7 +16,7 @@ from steno.cli.wiring.options import why_option
 from steno.cli.wiring.output import hint, show
 from steno.engine.errors import RefusedByPolicy
 from steno.engine.providers.registry import every_rule_set, rules_named
-from steno.engine.providers.rule_files import current_rows, file_of, rule_files, texts_of
+from steno.engine.providers.rule_files import current_rows, file_of, finding_at, rule_files, texts_of
 from steno.engine.rules.rule_file import RuleFinding, adopted_by, digest_of, read_rules, rules_of
 from steno.engine.rules.sets import RuleSet
 from steno.events.clock import format_time
@@ -77,11 +77,14 @@ def check(app: App, files: tuple[Path, ...]) -> None:
 def _checked(path: Path) -> tuple[RuleFinding, ...]:
     from steno.engine.rules.check import check_rules
 
-    _, file, findings = file_of(path)
+    text, file, findings = file_of(path)
     if file is None or findings:
         return findings
-    bases = [base for text in texts_of(path)[1:] if (base := read_rules(text)[0]) is not None]
-    return check_rules(file, bases)
+    try:
+        _, *texts = texts_of(path)
+    except UnreadableInput as error:  # of a set that it extends
+        return (finding_at("extends", text, f"extends {file.extends!r}: {error}"),)
+    return check_rules(file, [base for each in texts if (base := read_rules(each)[0]) is not None])
 
 
 @rules_command.command("show", short_help="Show the rows of a rule set.")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from steno.cli.commands.replay import RuleSetName, folded, history_of, names_a_record
 from steno.cli.wiring.app import App, steno_command
@@ -87,7 +88,8 @@ def diff(
     if markdown:
         emit(diff_markdown(answer))
     else:
-        show(app, lambda: wire(answer), lambda: diff_text(answer))
+        option = None if is_trace else f" --record {history}" if history is not None else ""
+        show(app, lambda: wire(answer), lambda: diff_text(answer, option))
 
 
 def _compared(
@@ -97,20 +99,25 @@ def _compared(
     why: str | None = None,
     only: str | None = None,
 ) -> RulesDiff:
-    """The difference by the cases of the record; of the whole history if there is a reason `why`."""
+    """The difference by the cases of the record; of the whole history if there is a reason `why`. Its rule sets have
+    the names that the user gave: two files, or what was adopted and a file, may be of one name.
+    """
     from steno.engine.providers.registry import rules_named
+    from steno.engine.providers.rule_files import rule_files
     from steno.projections.answers.rules_diff import diff_by_cases, diff_in_full, why_in_full
 
+    short = {str(path): name for name, path in rule_files(app.rules_folders).items()}
+    labels = short.get(names[0], names[0]), short.get(names[1], names[1])
     if why is None:
         left, right = (rules_named(name, files=True) for name in names)
         with app.reading() as record:
             why = why_in_full(record, left, right)
             if why is None:
                 with caught_up_view(record) as view, progress("folding the runs concerned") as advance:
-                    return diff_by_cases(record, view, left, right, advance, only=only)
+                    return replace(diff_by_cases(record, view, left, right, advance, only=only), rules=labels)
     with whole as (replay, _):
         left_fold, right_fold = (folded(replay, name, None) for name in names)
-    return diff_in_full(left_fold, right_fold, why)
+    return replace(diff_in_full(left_fold, right_fold, why), rules=labels)
 
 
 @steno_command("bisect")

@@ -12,13 +12,16 @@ from steno.projections.answers.rules_diff import RulesDiff, RunChange
 _MOST = 40  # lines of a list of costs; --json has all
 
 
-def diff_text(diff: RulesDiff) -> str:
-    """The runs that change, and the costs; or the smallest case on which the two differ."""
+def diff_text(diff: RulesDiff, record: str | None = "") -> str:
+    """The runs that change, and the costs; or the smallest case on which the two differ. `record`: the option that
+    names the record; None: it is a trace, which `steno bisect` does not read.
+    """
     left, right = diff.rules
     lines = [paint.dim(f"{_how(diff)}: ") + paint.bold(_verdict(diff))]
     if diff.changes:
-        cells = [(*_row(change), f"steno bisect {change.run_id[:13]} {left} {right}") for change in diff.changes]
-        lines += ["", paint.table(("RUN", left, right, "PART AT", "SEE"), cells, right=(3,))]
+        sets, width = f"{left} {right}{record}", 4 if record is None else 5
+        cells = [(*_row(change), f"steno bisect {change.run_id[:13]} {sets}")[:width] for change in diff.changes]
+        lines += ["", paint.table(("RUN", left, right, "PART AT", "SEE")[:width], cells, right=(3,))]
     if diff.costs:
         lines += ["", paint.table(("COST OF", left, right), _costs(diff)[:_MOST], right=(1, 2))]
         more = len(diff.costs) - _MOST
@@ -111,8 +114,8 @@ def _smallest(diff: RulesDiff) -> Iterator[str]:
     if case is not None:
         where = "no run showed it" if case.case is None else f"case {case.case}"
         yield from ("", f"The smallest case on which they differ ({where}): {case.words}")
-        for each in (case.left, case.right):
-            yield f"  {each.rules}: {each.words}, by {each.rule}"
+        for name, judged in zip(diff.rules, (case.left, case.right), strict=True):
+            yield f"  {name}: {judged.words}, by {judged.rule}"
 
 
 def _cell(text: str) -> str:

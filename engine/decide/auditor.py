@@ -119,7 +119,8 @@ class Auditor:
             decision, position, decided = stored.data, stored.position, stored.data.decided_at
             key = type(decision), subject_of(decision)
             repeated, self._newest[key] = self._newest.get(key, 0), position
-            first = self._poll_before(position, decision) if decided is None else decided.position
+            before = position - 1  # an event can name no later world
+            first = self._poll_before(position, decision) if decided is None else min(decided.position, before)
             if first <= self._begun and position <= self._seen_before:
                 continue  # the audit before has derived it
             each = RecordedDecision(position, record_time(self._state, stored), decision, first, repeated > first)
@@ -156,7 +157,7 @@ class Auditor:
     def _bases(self, each: RecordedDecision) -> Iterator[Basis]:
         for source in sources_of(self._state, each.decision):
             if each.decided is not None:
-                if not each.repeated:
+                if not each.repeated and each.decided.position < each.position:
                     yield Basis(source, each.decided.at, each.decided.watched)
                 continue
             yield Basis(source, each.at, watched=True)

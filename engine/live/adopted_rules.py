@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from steno.engine.live.journal import Journal
 from steno.engine.rules.rule_file import adopted_by, digest_of
-from steno.engine.rules.sets import CURRENT, RuleSet
+from steno.engine.rules.sets import ADOPTED, CURRENT, RuleSet
 from steno.events.errors import UnreadableInput
 from steno.events.store.record import Record, Stored
 from steno.events.types import RulesAdopted
@@ -33,6 +33,8 @@ def adopt(record: "Record", rules: RuleSet, *, why: str, by: str) -> int | None:
     Raises:
         UnreadableInput: they are rules of an older tool, which are for replays.
     """
+    if rules is ADOPTED:
+        return None
     if rules is not CURRENT and not rules.texts:
         raise UnreadableInput(f"{rules.name} are rules of an older tool, for replays: adopt `current` or a rule file")
     if in_force(record).texts == rules.texts:

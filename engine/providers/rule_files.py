@@ -37,14 +37,29 @@ def text_of_file(path: Path) -> str:
 
 
 def file_of(path: Path) -> tuple[str, RuleFile | None, tuple[RuleFinding, ...]]:
-    """The text of a rule file, what it says, and what is wrong with it; its name is that of the file."""
+    """The text of a rule file, what it says, and what is wrong with it; its name is that of the file, and what it
+    extends is there.
+    """
     text = text_of_file(path)
     file, findings = read_rules(text)
     if file is not None and file.name != path.stem:
         wrong = f"its name is {file.name!r}: call the file {file.name}{SUFFIX}, or the rule set {path.stem!r}"
-        line = next((at for at, line in enumerate(text.splitlines(), 1) if line.startswith("name")), 1)
-        findings = (RuleFinding(line=line, kind="unreadable", text=wrong), *findings)
+        findings = (finding_at("name", text, wrong), *findings)
+    base = None if file is None or file.extends in (None, CURRENT.name) else base_of(path, file)
+    if base is not None and not base.exists():
+        findings = (finding_at("extends", text, f"there is no {base} to extend"), *findings)
     return text, file, findings
+
+
+def base_of(path: Path, file: RuleFile) -> Path:
+    """The file of the set that a rule file extends."""
+    return path.with_name(f"{file.extends}{SUFFIX}")
+
+
+def finding_at(key: str, text: str, wrong: str) -> RuleFinding:
+    """A finding that makes a file unusable, at the line of a key of its head."""
+    line = next((at for at, line in enumerate(text.splitlines(), 1) if line.startswith(key)), 1)
+    return RuleFinding(line=line, kind="unreadable", text=wrong)
 
 
 def texts_of(path: Path) -> tuple[str, ...]:
@@ -55,9 +70,10 @@ def texts_of(path: Path) -> tuple[str, ...]:
     """
     texts, before = list[str](), list[Path]()
     while True:
-        if path in before or len(before) == _DEEPEST:
-            raise UnreadableInput(f"{before[0]}: extends itself by way of {path.name}, or more than {_DEEPEST} sets")
         text, file, findings = file_of(path)
+        if file is not None and (file.name in (each.stem for each in before) or len(before) == _DEEPEST):
+            wrong = f"{before[0].name} extends itself by way of {path.name}, or more than {_DEEPEST} sets"
+            findings = (finding_at("extends", text, wrong),)
         if file is None or findings:
             more = f" (and {len(findings) - 1} more: `steno rules check {path}`)" if len(findings) > 1 else ""
             raise UnreadableInput(f"{path}:{findings[0].line}: {findings[0].text}{more}")
@@ -65,7 +81,7 @@ def texts_of(path: Path) -> tuple[str, ...]:
         if file.extends in (None, CURRENT.name):
             return tuple(texts)
         before.append(path)
-        path = path.with_name(f"{file.extends}{SUFFIX}")
+        path = base_of(path, file)
 
 
 def current_rows() -> str:

@@ -10,6 +10,7 @@ import msgspec
 import zstandard
 
 from steno.engine.fold.chains import foreign_ids
+from steno.engine.live.adopted_rules import STREAM
 from steno.engine.objects import RunObject
 from steno.engine.providers.registry import READINGS, every_rule_set
 from steno.engine.replay.redaction import Private, Redaction
@@ -97,7 +98,7 @@ def _choices(record: Record, folded: Collection[Run | Vm], *, output: bool) -> I
     names = {name for thing in folded for source in thing.started for name in (source, thing.provider)}
     sources = frozenset(f"source/{name}" for name in names)
     queues = (name.replace("source/", "queue/") for name in sources)
-    own = sources.union(queues, (thing.subject for thing in folded), *map(streams_of, runs))
+    own = sources.union(queues, (STREAM,), (thing.subject for thing in folded), *map(streams_of, runs))
     first, last = min(thing.first_position for thing in folded), max(last_poll(record, run) for run in runs)
     costed = max([last, *(run.cost_at or 0 for run in runs)])  # a provider may settle its own figure later
     printed = [

@@ -5,16 +5,18 @@ Equal values have equal pseudonyms, everywhere: what was joined by a name is sti
 
 import hmac
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from hashlib import sha256
 from itertools import product
-from typing import Any, Final
+from typing import Any, Final, Literal, get_origin
 
 import msgspec
 
 from steno.engine.fold.poll_reader import PollReader
 from steno.engine.providers.registry import READINGS
+from steno.engine.rules.rule_file import digest_of, prefix_of
 from steno.engine.state.facts import RunFacts, VmFacts
 from steno.engine.state.reading import Seen
 from steno.events.clock import foreign_run_id
@@ -22,10 +24,15 @@ from steno.events.errors import StenoError
 from steno.events.shape.secrets import COMMITMENT
 from steno.events.store.record import Record
 from steno.events.subjects import OfFleet, OfRun, OfVm
-from steno.events.types import PollEvent
+from steno.events.types import PollEvent, RulesAdopted
 
 KINDS: Final = ("names", "commands", "hosts")
-_FIELDS: Final = {"name": "names", "submitter": "names", "slot": "names", "base": "commands", "sent": "commands"}
+_FIELDS: Final = {
+    **dict.fromkeys(("name", "submitter", "slot", "by", "user"), "names"),
+    **dict.fromkeys(("base", "sent"), "commands"),
+    **dict.fromkeys(("from_owner", "to_owner"), "owner"),
+}
+_OURS: Final = {"owner": "owner"}  # private keys of our own texts: a limit's owner is `user/NAME`, a project or a label
 _NOBODY: Final = frozenset({"", "none", "null", "n/a", "(null)", "unknown", "user", "policy", "steno"})
 _SHORT: Final = 4  # letters; a command of fewer (`sh`, `-c`) says nothing, and is a part of many words
 _DIGITS: Final = 12
@@ -97,6 +104,14 @@ def _forms(value: str) -> set[bytes]:
     return forms
 
 
+@cache
+def _private_fields(event: type[msgspec.Struct]) -> Mapping[str, str]:
+    """The fields of an event with a private value, each with its kind; `by` may also be a word of ours."""
+    texts = {field.name for field in msgspec.structs.fields(event) if get_origin(field.type) is not Literal}
+    own = {"name"} if event is RulesAdopted else set[str]()
+    return {name: kind for name, kind in _FIELDS.items() if name in texts - own}
+
+
 class Private:
     """Collects the values of some kinds, as answers and events of a record hold them."""
 
@@ -108,12 +123,20 @@ class Private:
         self.values: dict[str, str] = {}
         self.keys: set[str] = set()
         self._ids: dict[str, tuple[str, str]] = {}  # id of a run or machine → provider, provider's id
+        self._adopted: list[tuple[str, ...]] = []  # texts of rule files
 
     def redaction(self, secret: bytes) -> Redaction:
         made = Redaction(self.values, self.keys, secret)
         ids = ((old, foreign_run_id(of, made.text(name.encode()).decode())) for old, (of, name) in self._ids.items())
-        made.also({old: new for old, new in ids if new != old})
+        made.also({old: new for old, new in (*ids, *self._hashes(made)) if new != old})
         return made
+
+    def _hashes(self, made: Redaction) -> Iterator[tuple[str, str]]:
+        """Each hash of a rule file, as events and rules' names have it, with that of what is written in its place."""
+        for texts in self._adopted:
+            new = tuple(made.text(text.encode()).decode() for text in texts)
+            yield digest_of(texts), digest_of(new)
+            yield from ((prefix_of("", each), prefix_of("", other)) for each, other in zip(texts, new, strict=True))
 
     def read(self, position: int) -> None:
         """Note what the event at a position holds."""
@@ -124,9 +147,11 @@ class Private:
             reading = READINGS.of(data.provider) if isinstance(data, OfRun | OfVm | OfFleet) else None
             for field, value in msgspec.structs.asdict(data).items():
                 if isinstance(value, bytes):
-                    self.search(value, {} if reading is None else reading.private)
+                    self.search(value, _OURS if reading is None else reading.private)
                 elif isinstance(value, str):
-                    self._note(_FIELDS.get(field), value)
+                    self._note(_private_fields(type(data)).get(field), value)
+            if isinstance(data, RulesAdopted) and data.text:
+                self._adopted.append((data.text, *data.extends))
             return
         scope = self._record.scope(stored.scope or 0)
         question, reading = READINGS.asked(scope.path, bytes(scope.req))
@@ -180,8 +205,9 @@ class Private:
         """Note the texts under private keys, at any depth."""
         match value:
             case dict():
+                typed = value.get("type")
                 for key, each in value.items():
-                    self._walk(each, private, private.get(key) or kind)
+                    self._walk(each, private, private.get(key) or private.get(f"{typed}.{key}") or kind)
             case list() | tuple():
                 for each in value:
                     self._walk(each, private, kind)
@@ -192,5 +218,7 @@ class Private:
 
     def _note(self, kind: str | None, value: str | None) -> None:
         value = (value or "").strip()
+        if kind == "owner":
+            kind, value = "names" if value.startswith("user/") else None, value.removeprefix("user/")
         if kind in self._kinds and value.lower() not in _NOBODY and COMMITMENT.fullmatch(value.encode()) is None:
             self.values.setdefault(value, str(kind))

@@ -78,13 +78,14 @@ def read_rules(text: str) -> tuple[RuleFile | None, tuple[RuleFinding, ...]]:
     except (ValueError, RecursionError) as error:
         at = _AT_LINE.search(str(error))
         line = int(at[1]) if at is not None else max(1, len(text.splitlines()))
-        cut = "" if at is not None else "; the file is cut"
+        cut = "" if at is not None or isinstance(error, RecursionError) else "; the file is cut"
         return None, (_unreadable(line, f"is not valid TOML: {str(error)[:200]}{cut}"),)
     lines = _LONG_TEXT.sub(lambda long: "\n" * long[0].count("\n"), text).splitlines()
     starts = [number for number, line in enumerate(lines, 1) if _ROW.match(line)]
     written = table.pop("row", [])
     if not isinstance(written, list) or len(written) != len(starts):
-        return None, (_unreadable(1, "write each row as `[[row]]`, on a line of its own"),)
+        line = next((at for at, line in enumerate(lines, 1) if re.match(r"\s*\[*\s*row\b", line)), 1)
+        return None, (_unreadable(line, "write each row as `[[row]]`, on a line of its own"),)
     if len(written) > MOST_ROWS:
         return None, (_unreadable(starts[MOST_ROWS], f"has {len(written)} rows; at most {MOST_ROWS} are read"),)
     edges = [*starts, len(lines) + 1]
@@ -234,7 +235,7 @@ def rules_of(texts: tuple[str, ...]) -> RuleSet:
         if file is None or findings:
             raise UnreadableInput(f"line {findings[0].line}: {findings[0].text}")
         base = None if file.extends is None else rules.judge
-        judge = judge_by(file.rows, _prefix(file, text), base)
+        judge = judge_by(file.rows, prefix_of(file.name, text), base)
         summary = " ".join(file.rationale.split())
         rules = dataclasses.replace(CURRENT, name=file.name, texts=texts[place:], judge=judge, summary=summary)
     return rules
@@ -247,12 +248,12 @@ def adopted_by(event: RulesAdopted) -> RuleSet | None:
     return None
 
 
-def _prefix(file: RuleFile, text: str) -> str:
-    """The first part of its rules' names: another text has another."""
-    return f"{file.name}@{digest_of([text])[:8]}"
+def prefix_of(name: str, text: str) -> str:
+    """The first part of the names of a file's rules: another text has another."""
+    return f"{name}@{digest_of([text])[:8]}"
 
 
 def row_named(rule: str | None, texts: tuple[str, ...]) -> tuple[RuleFile, RuleRow] | None:
     """The row of these texts that a verdict or step names; None: none of them."""
-    files = ((file, _prefix(file, text)) for text in texts if (file := read_rules(text)[0]) is not None)
+    files = ((file, prefix_of(file.name, text)) for text in texts if (file := read_rules(text)[0]) is not None)
     return next(((file, row) for file, prefix in files for row in file.rows if rule == f"{prefix}/{row.name}"), None)

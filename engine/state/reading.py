@@ -60,7 +60,7 @@ class Reading(ABC):
     joins_items: bool = False  # several items of one answer can describe one run, for `joined`
     private: Mapping[str, str] = {}
     """Keys of answers and tasks (in text `Key=value`) → what an incident bundle may hide of their values: `names`,
-    `commands` or `hosts`. What the facts have need not be here.
+    `commands` or `hosts`; `TYPE.KEY` is a key of an object with that `type`. What the facts have need not be here.
     """
     ids_recur: bool = False  # the provider gives an id again to another run: `is_same_run` tells them apart
 

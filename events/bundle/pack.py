@@ -18,7 +18,7 @@ from steno.events.store.poll_header import decode_data, read_numbers
 from steno.events.store.rows import Lookup, Rows
 from steno.events.store.store import Session
 from steno.events.store.verify import Verifier
-from steno.events.types import OBSERVED, OutputRecorded, PolicyAdopted
+from steno.events.types import OBSERVED, OutputRecorded, PolicyAdopted, RulesAdopted
 
 Progress = Callable[[int, int], None]
 Put = Callable[[BundlePart | BundleEvent | BundleOutput], None]
@@ -26,7 +26,7 @@ _OUTPUT: Final = CODES[OutputRecorded]
 _OBSERVED: Final = frozenset(CODES[kind] for kind in OBSERVED.values())
 _SUBJECT: Final = re.compile(rb"[a-z]+/")  # of a stream
 _LISTING: Final = re.compile(rb"(?:run|vm|provider_event|fleet|other|opaque)\n[^\n]*\n")  # of the part of an answer
-_POLICY: Final = (CODES[PolicyAdopted],)
+_IN_FORCE: Final = (CODES[PolicyAdopted], CODES[RulesAdopted])
 _RANDOM: Final = re.compile(r"[0-9a-f]*")  # a sweep as Steno names it
 
 
@@ -73,10 +73,10 @@ class Packer:
         self.head = Head(position=max(self.chosen), hash=self._digest(max(self.chosen)).hex())
 
     def _choose(self, choice: Choice) -> set[int]:
-        """The positions of the events, of the polls to which they refer, and of the policies then in force."""
+        """The positions of the events, of the polls to which they refer, and of policies and rules then in force."""
         chosen: set[int] = set()
         for stream in choice.own or ():
-            pages = self._rows.pages(0, choice.first - 1, kinds=_POLICY, stream=stream, backwards=True, most=1)
+            pages = self._rows.pages(0, choice.first - 1, kinds=_IN_FORCE, stream=stream, backwards=True, most=1)
             chosen.update(row[0] for page in pages for row in page)
         for rows in self._rows.behind(choice.first - 1, choice.last):
             for row in rows:

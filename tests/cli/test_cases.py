@@ -88,6 +88,9 @@ def test_a_rule_set_that_sees_facts_is_folded_in_full_and_says_what_replay_says(
     ]
     suite = ElementTree.parse(home / "rules.xml").getroot()
     assert suite.get("failures") == str(len(suite.findall("testcase/failure"))) == str(len(answer["changes"]))
+    assert "steno bisect" not in imported("rules", "diff", "current", "2025-12-sdk", TRACE).stdout
+    there = imported("rules", "diff", "current", "2025-12-sdk", "record.db").stdout
+    assert "current 2025-12-sdk --record record.db\n" in there
     of_trace = json.loads(imported("rules", "diff", "current", "2025-12-sdk", TRACE, "--json").stdout)
     assert [change["run_id"] for change in of_trace["changes"]] == [change["run_id"] for change in answer["changes"]]
     table = imported("rules", "diff", "current", "2025-12-sdk", "--markdown").stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,7 @@ def test_a_site_says_its_own_and_takes_it_back(steno: Steno, site: Path) -> None
     assert killed(steno, "second") == "out_of_memory"
     explained = json.loads(steno("explain", "second", "--json").stdout)
     assert explained["sentence"].startswith("The row `killed-for-memory` of the rules `site` says failed/out_of_memory")
+    assert json.loads(steno("rules", "adopt", "adopted", "--why", "again", "--json").stdout)["position"] is None
     assert steno("rules", "adopt", "current", "--why", "enough").returncode == 0
     assert killed(steno, "third") == "exit_nonzero"
     site.unlink()
@@ -69,6 +71,34 @@ def test_findings_have_file_and_line_and_an_exit_code(steno: Steno, site: Path) 
     refusal = steno("rules", "adopt", "site", "--why", "it was late")
     assert refusal.returncode == 6
     assert "site.toml:19" in refusal.stderr
+
+
+def test_a_set_that_cannot_be_extended_is_a_finding_and_hides_no_other(steno: Steno, site: Path) -> None:
+    """At the line of `extends`, of a set that is not there, is not understood, or extends its own extension."""
+    bases = {"a": "nowhere", "b": "site", "c": "d", "d": "c", "e": "f", "f": "current"}
+    for name, base in bases.items():
+        site.with_name(f"{name}.toml").write_text(rule_text(name=name, extends=base))
+    site.with_name("f.toml").write_text("cut")
+    site.with_name("z.toml").write_text("cut")
+    done = steno("rules", "check", "--json")
+    lines = {Path(each["file"]).stem: each["line"] for each in json.loads(done.stdout)["findings"]}
+    assert (done.returncode, lines) == (1, {"a": 5, "c": 5, "d": 5, "e": 5, "f": 1, "z": 1})
+    assert "a.toml:5: there is no" in refused(steno("replay", "--rules", "a"), 2)
+
+
+def test_rule_sets_of_one_name_are_told_apart_where_they_are_compared(steno: Steno, site: Path) -> None:
+    """The adopted text, the file edited since, and a file elsewhere; the suggested command compares the same."""
+    assert steno("rules", "adopt", "site", "--why", "the memory killer").returncode == 0
+    assert killed(steno, "first") == "out_of_memory"
+    site.write_text(rule_text(ROWS.replace("out_of_memory", "node_failed")))
+    (site.parent.parent / "site.toml").write_text(rule_text())
+    for left, right in (("adopted", "site"), ("site.toml", "site")):
+        answer = json.loads(steno("rules", "diff", left, right, "--json").stdout)
+        assert (answer["rules"], len(answer["changes"])) == ([left, right], 1)
+        (command,) = re.findall("steno (bisect .*)", steno("rules", "diff", left, right).stdout)
+        parted = steno(*command.split())
+        assert parted.returncode == 1
+        assert re.search(rf"^{left} +failed/out_of_memory.*\n{right} +failed/node_failed", parted.stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -271,6 +271,7 @@ PRIVATE: Final = {  # of answers and task files
     **dict.fromkeys(
         ("run_name", "user", "actor_user", "ssh_key_pub", "email", "repo_id", "repo_name", "repo_url"), "names"
     ),
+    **dict.fromkeys(("run.name", "job.name", "fleet.name", "instance.name"), "names"),  # what the server's log is about
     **dict.fromkeys(("commands", "entrypoint", "image", "image_name", "working_dir", "files", "init"), "commands"),
     **dict.fromkeys(("hostname", "internal_ip", "ip_address", "external_ip", "instance_id"), "hosts"),
 }

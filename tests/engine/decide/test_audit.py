@@ -92,6 +92,18 @@ def test_a_wrong_decision_is_found(tmp_path: Path, what: str, *, stamped: bool) 
     assert (finding.kind, finding.position, finding.decision) == ("differs", position, type(event).__name__)
 
 
+@pytest.mark.parametrize("ahead", [0, 1, 1_000])
+def test_a_decision_that_names_a_later_world_is_found(tmp_path: Path, ahead: int) -> None:
+    """No world follows its own decisions: neither a world of the record, nor a world that it has not reached."""
+    site = halfway(tmp_path)
+    event = site.stamp(types.RunHeld(run_id="run-d", **RUN, why="cap"))
+    own = site.record.head().position + 1
+    site.plant(replace(event, decided_at=replace(event.decided_at, position=own + ahead)))
+    site.poll()
+    (finding,) = site.audit().findings
+    assert (finding.kind, finding.position, finding.decision) == ("differs", own, "RunHeld")
+
+
 @pytest.mark.parametrize("stamped", [True, False])
 def test_a_decision_that_was_made_twice_is_found(tmp_path: Path, *, stamped: bool) -> None:
     """An alert that is right is wrong the second time, whatever it says that it was made from."""

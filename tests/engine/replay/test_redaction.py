@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from stenotest.recorded_trace import recorded_trace
 
+from steno.engine.providers.dstack.reading import DstackReading
 from steno.engine.providers.registry import READINGS
 from steno.engine.replay.redaction import KINDS, Private
 from steno.events.clock import SystemClock
@@ -27,6 +29,14 @@ def test_text_that_nobody_decodes_is_searched_too(private: Private) -> None:
     """An error page, or the lines of a log."""
     private.search(b"502: user=secretary NodeList=gpu07 wanted", KEYS)
     assert private.values == {"secretary": "names", "gpu07": "hosts"}
+
+
+def test_what_a_providers_log_names_is_found_though_no_list_shows_it(private: Private) -> None:
+    """Runs of other projects, and runs that ended before; not the projects."""
+    targets = [("run", "theirs"), ("job", "theirs-0-0"), ("fleet", "pool"), ("instance", "pool-0"), ("project", "main")]
+    event = {"message": "Job status changed", "targets": [{"type": what, "name": name} for what, name in targets]}
+    private.search(msgspec.json.encode([event]), DstackReading.private)
+    assert private.values == dict.fromkeys(("theirs", "theirs-0-0", "pool", "pool-0"), "names")
 
 
 def nested(depth: int) -> bytes:

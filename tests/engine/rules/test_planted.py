@@ -191,7 +191,8 @@ UNREADABLE = {
         rule_text(rows(("when.deciding = { exit_status = { from = 9, to = 1 } }", FAILED))), 8, "{from = 9, to = 1};"
     ),
     "the name of our own": (rule_text().replace('"site"', '"current"'), 2, "'current' is a rule set of Steno's own"),
-    "rows in one line": (rule_text('row = [{ when = {}, then = {} }]\n'), 1, "[[row]]"),
+    "rows in one line": (rule_text('row = [{ when = {}, then = {} }]\n'), 6, "[[row]]"),
+    "rows as one table": (rule_text('\n[row]\nthen = {}\n'), 7, "[[row]]"),
     "too many rows": (rule_text(rows(*[("", FAILED)] * (MOST_ROWS + 1))), 7 + 4 * MOST_ROWS, "at most 10000"),
     "depth": (rule_text("x = " + "[" * 10_000), 6, "not valid TOML"),
 }  # fmt: skip
@@ -254,7 +255,7 @@ def test_a_file_that_is_no_text_or_too_large_is_refused(tmp_path: Path) -> None:
 def test_sets_that_extend_each_other_in_a_circle_are_refused(tmp_path: Path) -> None:
     for name, other in (("a", "b"), ("b", "a")):
         (tmp_path / f"{name}.toml").write_text(rule_text(name=name, extends=other))
-    with pytest.raises(UnreadableInput, match="extends itself"):
+    with pytest.raises(UnreadableInput, match=r"a\.toml:5: a\.toml extends itself"):
         texts_of(tmp_path / "a.toml")
 
 
