@@ -23,7 +23,7 @@ from steno.events.poll import Poll
 SQUEUE: Final = "%i|%T|%r|%P|%u|%V|%S|%N|%k|%i|%j"  # comment and name may hold the separator: the id parts them
 SACCT: Final = (  # the columns of accounting, if known; the last as of `SQUEUE`
     "JobID", "State", "ExitCode", "DerivedExitCode", "Submit", "Start", "End", "Suspended", "Timelimit", "AllocTRES",
-    "NodeList", "Partition", "User", "Reason", "Comment", "JobID", "JobName",
+    "NodeList", "Partition", "User", "UID", "Reason", "Comment", "JobID", "JobName",
 )  # fmt: skip
 PROOF: Final = ("-X", "-D", "-P", "-n")
 NO_ACCOUNTING: Final = ("disabled", "not enabled", "Access denied", "permission denied", "Permission denied")

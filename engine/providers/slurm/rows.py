@@ -36,6 +36,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int | None = None
     suspended: int | None = None  # how long it was suspended so far, microseconds
     limit: int | None = None  # its time limit, microseconds; None: none, or not said
+    uid: str | None = None  # its owner
+    by: str | None = None  # the id of the user who cancelled it, in accounting's text; "": it names none
     cut: bool = False  # its array has tasks that the answer does not list
 
 
@@ -126,6 +128,8 @@ def _text_rows(question: Question, line: str) -> Iterator[Row]:
         raise ValueError(_UNREADABLE)
     if question.tool == "sacct" and cells.get("partition") == "":
         return  # accounting has half of it only, in which a task of an array has the id of the whole
+    if question.tool == "sacct" and value_of(cells.get("nodes")):
+        cells.pop("reason", None)  # accounting keeps why it waited, also once it has run
     yield from _made(cells)
 
 
@@ -214,7 +218,9 @@ def _made(cells: dict[str, str], restarts: int | None = None) -> Iterator[Row]:
         for name, value in cells.items()
         if name not in ("job", "state", "id", "array", "task", "text")
     }
-    state = state_word(cells["state"])
+    state, (_, _, by) = state_word(cells["state"]), cells["state"].partition(" by ")
+    if state == "CANCELLED":
+        values["by"] = by if by or cells["state"] == state else None
     at_once = values.get("submitted") is not None and values.get("submitted") == values.get("started")
     if state == "FAILED" and at_once and "nodes" in cells and values["nodes"] is None:
         return  # `sbatch` was refused: some refusals leave such a job
@@ -311,7 +317,7 @@ def _accounted(job: Mapping[str, Any]) -> Iterator[Row]:
     )
     cells = {
         "state": _word(state.get("current")),
-        "reason": str(state.get("reason") or ""),
+        "reason": "" if value_of(str(job.get("nodes") or "")) else str(state.get("reason") or ""),
         "comment": str((comment.get("job") if isinstance(job.get("comment"), dict) else job.get("comment")) or ""),
         "tres": ",".join(_resource(part) for part in tres.get("allocated") or () if isinstance(part, dict)),
         "exit_code": _exit(job.get("exit_code")),

@@ -133,6 +133,13 @@ ENDINGS: Final = {  # a state whose words say more than its reason → why, and 
     "DEADLINE": _ending(
         Blame.TASK, "It had not ended by its deadline, so Slurm ended it", "give it a later one (--deadline)"
     ),
+    "CANCELLED by Slurm": _ending(
+        Blame.SITE,
+        "Slurm itself cancelled it, as it does if the job that it waits for cannot end as it asks",
+        "submit it again once that job has",
+    ),
+    "CANCELLED by root": _ending(Blame.SITE, "The cluster's root cancelled it", "ask the site why"),
+    "CANCELLED by another user": _ending(Blame.SITE, "User {by} of the cluster cancelled it", "ask the site why"),
     "LAUNCH_FAILED": _ending(Blame.SITE, "Slurm could not start it on {nodes}"),
     "RECONFIG_FAIL": _ending(
         Blame.SITE, "Slurm could not set up {nodes} as it asks", "ask for other features or nodes"
@@ -140,12 +147,16 @@ ENDINGS: Final = {  # a state whose words say more than its reason → why, and 
 }
 
 
-def ending(state: str, code: str | None, job: str, nodes: str | None) -> Finding | None:
-    """Why an attempt ended and what to do, where Slurm's own words say more than a reason; None: they do not."""
-    finding = ENDINGS.get(f"{state} {code}") or ENDINGS.get(state)
+def ending(state: str, detail: str | None, **known: str | None) -> Finding | None:
+    """Why an attempt ended and what to do, where Slurm's own words say more than a reason; None: they do not.
+
+    `detail`: its exit code, or who cancelled it. `known`: its `job` and `nodes`, and the user id `by` which.
+    """
+    finding = ENDINGS.get(f"{state} {detail}") or ENDINGS.get(state)
     if finding is None:
         return None
-    why, remedy = (text.format(job=job, nodes=nodes or "its node") for text in (finding.why, finding.remedy))
+    known["nodes"] = known["nodes"] or "its node"
+    why, remedy = (text.format(**known) for text in (finding.why, finding.remedy))
     return replace(finding, why=why, remedy=remedy)
 
 

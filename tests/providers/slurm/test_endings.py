@@ -41,6 +41,45 @@ def test_a_revoked_job_was_stopped_by_nobody() -> None:
     assert "`squeue --federation -j 9`" in why(run)
 
 
+BY = ("sacct", "-P", "-o", "JobID,State,ExitCode,Submit,Start,End,NodeList,User,UID,Reason,JobName")
+
+
+@pytest.mark.parametrize(
+    ("state", "user", "reason", "sentence"),
+    [
+        ("CANCELLED by 0", "root|0", "stopped_by_user", "A user stopped it."),
+        ("CANCELLED by 7", "ann|7", "stopped_by_user", "A user stopped it."),
+        ("CANCELLED by 0", "ann|7", "stopped_by_user", "The cluster's root cancelled it; ask the site why."),
+        ("CANCELLED by 5", "ann|7", "stopped_by_user", "User 5 of the cluster cancelled it; ask the site why."),
+        (
+            "CANCELLED",  # seen after `--kill-on-invalid-dep=yes`
+            "ann|7",
+            "unknown_reason",
+            "Slurm itself cancelled it, as it does if the job that it waits for cannot end as it asks; "
+            "submit it again once that job has.",
+        ),
+    ],
+)
+def test_who_cancelled_a_job_is_said_if_it_was_not_its_owner(state: str, user: str, reason: str, sentence: str) -> None:
+    line = f"9|{state}|0:0|2026-11-28T12:00:01|None|2026-11-28T12:00:02|None assigned|{user}|Dependency|x\n"
+    (run,) = replay_polls([(1, poll(86_400 * 9, BY, line))]).runs
+    assert (run.state.value, str(run.reason), why(run)) == ("stopped", reason, sentence)
+
+
+@pytest.mark.parametrize("state", ["CANCELLED+", "CANCELLED by 7"])
+def test_who_cancelled_a_job_is_not_said_if_it_is_not_known(state: str) -> None:
+    """A column that was cut, and a record whose question had no user id."""
+    assert why(ended(state, "0:0")) == "A user stopped it."
+
+
+def test_why_a_job_waited_is_no_word_about_how_it_ended() -> None:
+    """Accounting keeps that reason: a job that failed in its second attempt read `FAILED / BeginTime`."""
+    (ran,) = facts_of(BY, f"9|FAILED|1:0|{TIMES}|node7|ann|7|BeginTime|x")
+    (waiting,) = facts_of(BY, "9|PENDING|0:0|2026-11-28T12:00:01|Unknown|Unknown|None assigned|ann|7|BeginTime|x")
+    assert [ran.reason, ran.jobs[0].attempts[0].reason] == [None, None]
+    assert waiting.reason == "BeginTime"
+
+
 def test_the_controllers_spelling_of_a_name_stands() -> None:
     """Accounting cuts it at 255 bytes and writes a quote as a backtick; whoever is heard first."""
     spelt = 'train "new" ' + "é" * 200

@@ -97,7 +97,7 @@ def squeue_line(name: str, comment: str) -> str:
 
 def sacct_line(name: str, comment: str) -> str:
     times = "2026-11-28T20:29:20|2026-11-28T20:29:21|Unknown|00:00:00|01:00:00"
-    return f"12|RUNNING|0:0|0:0|{times}|cpu=1|n1|gpu|me|None|{comment}|12|{name}"
+    return f"12|RUNNING|0:0|0:0|{times}|cpu=1|n1|gpu|me|7|None|{comment}|12|{name}"
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from steno.engine.providers.slurm.words import waits
 
 WORDS = (Path(__file__).parent / "pending_reasons_22.05.txt").read_text().split()
 """The reasons of its library (`job_reason_string` of libslurmfull.so, 22.05.8) and of `man squeue`."""
-NEWER = """
-Constraints MaxPoweredUpNodes MpiPortsBusy NvidiaImexChannels ReservationInvalid RaisedSignal MaxCpuRunMinsPerAccount
-MaxCpuRunMinsPerUser MaxGRESRunMinsPerAccount MaxGRESRunMinsPerUser MaxBillingRunMinsPerUser MaxMemoryRunMinsPerUser
-""".split()
+NEWER = [
+    "Constraints", "MaxPoweredUpNodes", "MpiPortsBusy", "NvidiaImexChannels", "ReservationInvalid", "RaisedSignal",
+    "MaxCpuRunMinsPerAccount", "MaxCpuRunMinsPerUser", "MaxGRESRunMinsPerUser", "MaxMemoryRunMinsPerUser",
+]  # fmt: skip
 """Those that 23.02 to 26.05 have besides (`src/common/job_state_reason.c`), each kind of limit by some of its kind."""
 UNAIDED = {
     "BeginTime", "Resources", "Priority", "Dependency", "Reservation", "Licenses", "Prolog", "Cleaning", "SchedDefer",
@@ -61,7 +61,7 @@ def test_only_a_limit_of_one_job_keeps_it_for_ever(word: str, never: bool) -> No
     assert waits(word).never == never
 
 
-@pytest.mark.parametrize("word", ["QOSGrpCpuLimit", "QOSMaxCpuPerUserLimit", "AssocGrpGRES", "AssociationResourceLimit"])
+@pytest.mark.parametrize("word", ["QOSGrpCpuLimit", "QOSMaxCpuPerUserLimit", "AssocGrpGRES", "QOSResourceLimit"])
 def test_a_shared_limit_is_not_said_to_be_in_use(word: str) -> None:
     """Seen: QOSGrpCpuLimit of a job of 4 CPUs, the limit 3 and nothing running; and of one of 2 beside one of 2."""
     waiting = waits(word)
@@ -112,7 +112,7 @@ def test_a_text_that_slurm_gives_instead_of_its_reason(text: str, why: str, reme
     [
         ("PartitionNodeLimit", ("or fewer", "another number of nodes")),  # seen: 1 node of a partition with MinNodes=2
         ("PartitionConfig", ("or does not take such a job", "another partition")),  # seen: ReqResv, DisableRootJobs
-        ("BadConstraints", ("Slurm holds it", "scontrol release 17")),  # seen: held after the node had the feature again
+        ("BadConstraints", ("Slurm holds it", "scontrol release 17")),  # seen: still held once a node has it
     ],
 )
 def test_what_never_runs_says_each_cause_that_slurm_has_one_word_for(word: str, known: tuple[str, str]) -> None:
