@@ -311,6 +311,8 @@ def _facts(row: Row, question: Question, scope: Scope) -> RunFacts:
 def _ended_or_not(row: Row, question: Question, scope: Scope) -> RunFacts:
     detail = _canceller(row, question) or row.exit_code
     why = Reason.UNKNOWN_REASON if detail == _SLURM else cause(row.state, row.derived, row.exit_code)
+    # sacct before 25.11 subtracts 128; our own script ends by the signal instead, and none has the number 127.
+    exact = question.json or question.tool != "sacct" or (MARK in (row.comment or "") and detail != "127:0")
     component = int(row.job.partition("+")[2] or 0)
     known = why is not None or row.state in LIVE
     status = exit_status(row.state, row.exit_code)
@@ -342,7 +344,7 @@ def _ended_or_not(row: Row, question: Question, scope: Scope) -> RunFacts:
         final=over and not (question.tool == "scontrol" and row.state == "REQUEUED"),
         failed=attempt.failed,
         cause=why if over and why is not Reason.UNKNOWN_REASON else None,
-        ending=ending(row.state, detail, job=row.job, nodes=row.nodes, by=row.by) if over else None,
+        ending=ending(row.state, detail, exact=exact, job=row.job, nodes=row.nodes, by=row.by) if over else None,
         jobs=(JobFacts(job_num=component, attempts=(attempt,)),),
         drift=() if known else (f"state: unknown word {row.state!r}",),
     )

@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from steno.engine.rules import reasons
 from steno.engine.state.facts import Blame, Finding, Waits
 from steno.engine.state.states import Reason, State
 from steno.events.clock import SECOND
@@ -145,18 +146,37 @@ ENDINGS: Final = {  # a state whose words say more than its reason → why, and 
         Blame.SITE, "Slurm could not set up {nodes} as it asks", "ask for other features or nodes"
     ),
 }
+_SEVEN_BITS: Final = "which Slurm before 25.11 shows as"
+SUBTRACTED: Final = {  # exit codes of which sacct may have subtracted 128 → why, and what to do
+    "FAILED 127:0": _ending(
+        Blame.TASK,
+        f"It exited 127: {reasons.EXITS[127].why}; or 255, {_SEVEN_BITS} 127",
+        f"{reasons.EXITS[127].remedy}, and {reasons.OUTPUT}",
+    ),
+    **{
+        f"FAILED {code}:0": _ending(
+            Blame.TASK,
+            f"It exited {code}; or {code + 128}, {_SEVEN_BITS} {code}: {reasons.EXITS[code + 128].why}",
+            reasons.OUTPUT,
+        )
+        for code in (6, 9, 11, 15)  # others are seldom of a signal: 2, 7
+    },
+}
 
 
-def ending(state: str, detail: str | None, **known: str | None) -> Finding | None:
+def ending(state: str, detail: str | None, *, exact: bool, **known: str | None) -> Finding | None:
     """Why an attempt ended and what to do, where Slurm's own words say more than a reason; None: they do not.
 
-    `detail`: its exit code, or who cancelled it. `known`: its `job` and `nodes`, and the user id `by` which.
+    `detail`: its exit code, or who cancelled it. `exact`: the code is the script's. `known`: its `job` and `nodes`, and
+    the user id `by` which it was cancelled.
     """
-    finding = ENDINGS.get(f"{state} {detail}") or ENDINGS.get(state)
+    key = f"{state} {detail}"
+    finding = ENDINGS.get(key) or ENDINGS.get(state) or (None if exact else SUBTRACTED.get(key))
     if finding is None:
         return None
-    known["nodes"] = known["nodes"] or "its node"
-    why, remedy = (text.format(**known) for text in (finding.why, finding.remedy))
+    why, remedy = finding.why, finding.remedy
+    for name, value in known.items():
+        why, remedy = (text.replace(f"{{{name}}}", value or "its node") for text in (why, remedy))
     return replace(finding, why=why, remedy=remedy)
 
 

@@ -55,8 +55,10 @@ BY = ("sacct", "-P", "-o", "JobID,State,ExitCode,Submit,Start,End,NodeList,User,
             "CANCELLED",  # seen after `--kill-on-invalid-dep=yes`
             "ann|7",
             "unknown_reason",
-            "Slurm itself cancelled it, as it does if the job that it waits for cannot end as it asks; "
-            "submit it again once that job has.",
+            (
+                "Slurm itself cancelled it, as it does if the job that it waits for cannot end as it asks; "
+                "submit it again once that job has."
+            ),
         ),
     ],
 )
@@ -70,6 +72,29 @@ def test_who_cancelled_a_job_is_said_if_it_was_not_its_owner(state: str, user: s
 def test_who_cancelled_a_job_is_not_said_if_it_is_not_known(state: str) -> None:
     """A column that was cut, and a record whose question had no user id."""
     assert why(ended(state, "0:0")) == "A user stopped it."
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("9:0", "It exited 9; or 137, which Slurm before 25.11 shows as 9: its command was killed (SIGKILL), in most "),
+        ("11:0", "It exited 11; or 139, which Slurm before 25.11 shows as 11: its command accessed memory that is "),
+        ("127:0", "It exited 127: a command was not found; or 255, which Slurm before 25.11 shows as 127; check its "),
+        ("2:0", "It exited 2; read its output"),
+    ],
+)
+def test_an_exit_status_may_be_128_more(code: str, sentence: str) -> None:
+    """Seen on 22.05: `exit 255` is accounted as 127:0, and 139 of a script whose last program crashed as 11:0."""
+    assert why(ended("FAILED", code)).startswith(sentence)
+
+
+def test_an_exit_status_of_our_own_script_is_exact_below_127() -> None:
+    """It ends itself by the signal, which accounting keeps as it is; no signal has the number 127."""
+    for code, words in (("9:0", "It exited 9; read"), ("127:0", "It exited 127: a command was not found; or 255")):
+        line = f"9|FAILED|{code}|2026-11-28T12:00:01|steno:1b4e28ba-2fa1-11d2-883f-0016d3cca427|x\n"
+        columns = ("sacct", "-P", "-o", "JobID,State,ExitCode,Submit,Comment,JobName")
+        (run,) = replay_polls([(1, poll(86_400 * 9, columns, line))]).runs
+        assert why(run).startswith(words)
 
 
 def test_why_a_job_waited_is_no_word_about_how_it_ended() -> None:
