@@ -27,7 +27,7 @@ from steno.engine.providers.slurm.witnesses import (
     testimony,
     together,
 )
-from steno.engine.providers.slurm.words import LIVE, REQUEUED, UNKNOWN_JOB, cause, ending, exit_status, waits
+from steno.engine.providers.slurm.words import LIVE, PAUSED, REQUEUED, UNKNOWN_JOB, cause, ending, exit_status, waits
 from steno.engine.state.facts import AttemptFacts, JobFacts, RunFacts, VmFacts, Waits
 from steno.engine.state.reading import Listing, Reading, Scope
 from steno.engine.state.run import ANY, Range, Requirements
@@ -381,7 +381,7 @@ def _common(row: Row, question: Question, scope: Scope) -> dict[str, Any]:
         "group": array if task else None,
         "task": int(task) if task.isdecimal() else None,
         "group_cut": row.cut,
-        "waits": _waits(row, closed) if LIVE.get(row.state) is State.QUEUED else None,
+        "waits": _waits(row, closed) if LIVE.get(row.state) is State.QUEUED else PAUSED.get(row.state),
     }
 
 

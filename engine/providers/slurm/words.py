@@ -32,6 +32,11 @@ LIVE: Final = {  # a job's state → its state before its end; COMPLETING is nei
     "COMPLETING": State.FINISHING,
 }
 
+PAUSED: Final = {  # a state of a job that has its nodes and does not work → why
+    "SUSPENDED": Waits(why="it is suspended, for another job or by the site"),
+    "STOPPED": Waits(why="a signal stopped it", remedy="send it SIGCONT (scancel -s CONT)"),
+}
+
 ENDED: Final = {  # the state of an attempt that is over → why
     "COMPLETED": Reason.EXIT_ZERO,
     "FAILED": Reason.EXIT_NONZERO,

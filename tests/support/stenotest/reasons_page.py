@@ -63,6 +63,7 @@ def page() -> str:
         "a schedule that goes on": reasons.SCHEDULED,
         "a firing whose end no answer showed": reasons.NOT_SEEN,
         "running, its machine unreachable": reasons.CUT_OFF,
+        "running, paused by its provider": reasons.PAUSED,
         "running, warned of idle GPUs": reasons.WARNED,
         "running, its machine idle": reasons.IDLE,
         "running, its machine gone": reasons.GONE,
