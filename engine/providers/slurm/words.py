@@ -144,7 +144,10 @@ ENDINGS: Final = {  # a state whose words say more than its reason → why, and 
         "Slurm itself cancelled it, as it does if the job that it waits for cannot end as it asks",
         "submit it again once that job has",
     ),
-    "CANCELLED by root": _ending(Blame.SITE, "The cluster's root cancelled it", "ask the site why"),
+    "CANCELLED by root": _ending(
+        Blame.SITE, "Root or Slurm itself cancelled it, as Slurm does if a node's prolog fails", "ask the site why"
+    ),
+    "PREEMPTED": _ending(Blame.SITE, "Slurm gave {nodes} to a job of higher priority"),
     "CANCELLED by another user": _ending(Blame.SITE, "User {by} of the cluster cancelled it", "ask the site why"),
     "LAUNCH_FAILED": _ending(Blame.SITE, "Slurm could not start it on {nodes}"),
     "RECONFIG_FAIL": _ending(

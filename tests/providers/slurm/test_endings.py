@@ -33,6 +33,14 @@ def test_a_job_whose_output_file_could_not_be_opened_never_ran() -> None:
     )
 
 
+def test_a_preempted_job_lost_its_nodes_to_another() -> None:
+    """No machine was taken away, as of a spot machine."""
+    answer = SACCT, f"9|PREEMPTED|0:0|{TIMES}|node7|x\n"
+    polls = [answer, (SQUEUE, ""), answer]
+    (run,) = replay_polls([(at, poll(86_400 * 9 + at, *each)) for at, each in enumerate(polls, 1)]).runs
+    assert (str(run.reason), why(run)) == ("interrupted", "Slurm gave node7 to a job of higher priority; run it again.")
+
+
 def test_a_revoked_job_was_stopped_by_nobody() -> None:
     """Another cluster of the federation runs it: here it is over, and whether it succeeds is not known here."""
     run = ended("REVOKED", "0:0")
@@ -49,7 +57,12 @@ BY = ("sacct", "-P", "-o", "JobID,State,ExitCode,Submit,Start,End,NodeList,User,
     [
         ("CANCELLED by 0", "root|0", "stopped_by_user", "A user stopped it."),
         ("CANCELLED by 7", "ann|7", "stopped_by_user", "A user stopped it."),
-        ("CANCELLED by 0", "ann|7", "stopped_by_user", "The cluster's root cancelled it; ask the site why."),
+        (
+            "CANCELLED by 0",
+            "ann|7",
+            "stopped_by_user",
+            "Root or Slurm itself cancelled it, as Slurm does if a node's prolog fails; ask the site why.",
+        ),
         ("CANCELLED by 5", "ann|7", "stopped_by_user", "User 5 of the cluster cancelled it; ask the site why."),
         (
             "CANCELLED",  # seen after `--kill-on-invalid-dep=yes`
