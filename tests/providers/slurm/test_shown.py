@@ -99,6 +99,23 @@ def test_an_unread_wait_has_no_keys_of_its_own() -> None:
     assert msgspec.to_builtins(Waits(why="so")) == {"why": "so"}
 
 
+def test_a_task_that_no_source_lists_any_more_was_cancelled_while_it_waited() -> None:
+    """Seen after `scancel 9_3`: its script, of which the sentence spoke, had never begun."""
+    squeue = ("squeue", "-h", "-t", "all", "-o", "%i|%T|%r|%V|%j")
+    sacct = ("sacct", "-X", "-D", "-P", "-n", "-j", "9", "-o", "JobID,State,ExitCode,Submit,Start,End,NodeList,JobName")
+    polls = []
+    for second, tasks in ((0, "2-3"), (10, "2")):
+        polls.append(poll(second, squeue, f"9_[{tasks}%1]|PENDING|None|2026-11-28T12:00:01|x"))
+        row = f"9_[{tasks}%1]|PENDING|0:0|2026-11-28T12:00:01|Unknown|Unknown|None assigned|x"
+        polls.append(poll(second + 1, sacct, row))
+    gone = next(run for run in replay_polls(list(enumerate(polls, 1))).runs if run.provider_id == "9_3")
+    assert gone.facts is not None
+    assert (gone.state.value, str(gone.facts.waits)) == (
+        "finishing",
+        "neither source lists it any more, as of a task that was cancelled while it waited",
+    )
+
+
 def test_a_suspended_job_is_not_said_to_work() -> None:
     """Seen: `It is running` of a job that `scontrol suspend` had paused. It keeps its nodes, so it is still running."""
     squeue = ("squeue", "-h", "-t", "all", "-o", "%i|%T|%r|%V|%S|%N|%j")
