@@ -265,7 +265,7 @@ def _whole(row: Row) -> str:
 
 def _counts(row: RunFacts) -> tuple[int, bool, int, bool]:
     """The order of rows of which the greatest counts: the newest, then any that goes on, then the most advanced; of
-    components that wait, one that never runs.
+    components that wait, a component that never runs.
     """
     going = row.state is not None and row.state is not State.FINISHING
     progress = PROGRESS.index(row.state) if going and row.state in PROGRESS else -1
@@ -351,7 +351,7 @@ def _ended_or_not(row: Row, question: Question, scope: Scope) -> RunFacts:
 
 
 def _canceller(row: Row, question: Question) -> str | None:
-    """Who cancelled it, as a word of `ENDINGS`; None: nobody, its owner, or it is not known."""
+    """The canceller of a job, as a word of `ENDINGS`; None: nobody, its owner, or it is not known."""
     if question.tool != "sacct" or question.json or row.by is None:
         return None
     if not row.by:

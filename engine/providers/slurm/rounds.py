@@ -122,11 +122,11 @@ class ClusterRounds:
         else:
             start = moment(since, self._clock.now())
         lines = "\n".join(",".join(ids[at : at + _AT_ONCE]) for at in range(0, len(ids), _AT_ONCE))
-        asked = [(self._sacct(start, by_id=bool(ids), **given, **where), lines.encode())]
+        questions = [(self._sacct(start, by_id=bool(ids), **given, **where), lines.encode())]
         if ids and (self._looked_at is None or self._clock.now() - self._looked_at > LOOK_BACK):
             begun = moment(since if self._looked_at is None else self._looked_at, self._clock.now())
-            asked.append((self._sacct(begun, by_id=False, **given, **where), b""))
-        return [(squeue, b""), *asked, (sinfo, b"")]
+            questions.append((self._sacct(begun, by_id=False, **given, **where), b""))
+        return [(squeue, b""), *questions, (sinfo, b"")]
 
     def _sacct(self, start: str, *, by_id: bool, **environment: str) -> tuple[str, ...]:
         """Accounting of one's own jobs from then on, of the ids of its standard input or all."""

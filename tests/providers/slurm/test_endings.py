@@ -102,7 +102,7 @@ def test_an_exit_status_may_be_128_more(code: str, sentence: str) -> None:
 
 
 def test_an_exit_status_of_our_own_script_is_exact_below_127() -> None:
-    """It ends itself by the signal, which accounting keeps as it is; no signal has the number 127."""
+    """It ends itself by the signal, and accounting keeps that unchanged; no signal has the number 127."""
     for code, words in (("9:0", "It exited 9; read"), ("127:0", "It exited 127: a command was not found; or 255")):
         line = f"9|FAILED|{code}|2026-11-28T12:00:01|steno:1b4e28ba-2fa1-11d2-883f-0016d3cca427|x\n"
         columns = ("sacct", "-P", "-o", "JobID,State,ExitCode,Submit,Comment,JobName")

@@ -12,7 +12,7 @@ NEWER = [
     "Constraints", "MaxPoweredUpNodes", "MpiPortsBusy", "NvidiaImexChannels", "ReservationInvalid", "RaisedSignal",
     "MaxCpuRunMinsPerAccount", "MaxCpuRunMinsPerUser", "MaxGRESRunMinsPerUser", "MaxMemoryRunMinsPerUser",
 ]  # fmt: skip
-"""Those that 23.02 to 26.05 have besides (`src/common/job_state_reason.c`), each kind of limit by some of its kind."""
+"""The reasons that 23.02 to 26.05 have besides (`src/common/job_state_reason.c`); of each kind of limit some."""
 UNAIDED = {
     "BeginTime", "Resources", "Priority", "Dependency", "Reservation", "Licenses", "Prolog", "Cleaning", "SchedDefer",
     "None", "WaitingForScheduling", "BlockFreeAction", "BurstBufferStageIn", "FedJobLock", "JobArrayTaskLimit",
