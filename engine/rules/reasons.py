@@ -104,6 +104,9 @@ WARNED: Final = _row(
     Blame.TASK,
 )
 
+PAUSED: Final = _row("{provider} calls it running, but it does not work: {waits}")
+"""For a running run of which its provider says so."""
+
 MASTER_DONE: Final = _row("Its master exited 0, and its workers were stopped then (`stop_criteria: master-done`)")
 EXITED_ZERO: Final = _row("Every job exited 0")
 EXITED_ALL_THE_SAME: Final = _row(

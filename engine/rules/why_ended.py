@@ -119,7 +119,9 @@ def _row(run: Run, message: str | None, vm: Vm | None, silent_since: int | None)
 
 
 def _doubt(run: Run, vm: Vm | None) -> Finding | None:
-    """The finding that its machine or its GPUs contradict a running run; None: they do not."""
+    """The finding that its provider, its machine or its GPUs contradict a running run; None: they do not."""
+    if run.facts is not None and run.facts.waits is not None:
+        return reasons.PAUSED
     if vm is not None and vm.state is VmState.TERMINATED:
         return reasons.GONE
     if vm is not None and vm.facts.unreachable:

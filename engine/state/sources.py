@@ -58,15 +58,17 @@ def lists_newest(scope: Scope) -> bool:
 
 
 def heard(source: Source, tick: Tick) -> Blind | None:
-    """Apply one poll of the source; the blind time it ends, if any."""
-    if not tick.scope.watched:
-        return None
+    """Apply one poll of the source; the blind time it ends, if any. While a witness is silent, that goes on."""
     last, witness = source.last_answered, tick.scope.witness
     # A witness that only adds to what the others say, and proves no absence, need not answer.
-    if witness is not None and tick.scope.covers is not None and not tick.answered:
+    if not tick.scope.watched or (witness is not None and tick.scope.covers is None and not tick.answered):
+        return None
+    since = None
+    if witness is not None and not tick.answered:
         source.silent.setdefault(witness, tick.started_at if last is None else min(last, tick.started_at))
-    elif witness in source.silent and tick.answered:
-        source.outage = (source.silent.pop(witness), tick.observed_at)
+    elif witness in source.silent:
+        since = source.silent.pop(witness)
+        source.outage = (since, tick.observed_at)
     if not tick.answered:
         if last is not None and tick.observed_at >= last:
             source.unpolled, source.failed = _unpolled(source, tick.started_at), True
@@ -82,7 +84,14 @@ def heard(source: Source, tick: Tick) -> Blind | None:
         source.answered_time += tick.observed_at - last
     source.last_answered = tick.observed_at
     source.failed, source.unpolled = False, 0
-    return None if blind is None else replace(blind, until=tick.observed_at)
+    if since is not None:
+        blind = _since(source, since, blind)
+    return None if blind is None or source.silent else replace(blind, until=tick.observed_at)
+
+
+def _since(source: Source, since: int, blind: Blind | None) -> Blind:
+    """The blind time in which a witness was silent; `blind`: that of the source."""
+    return Blind(source=source.name, since=since, until=None) if blind is None else replace(blind, since=since)
 
 
 def _blind(source: Source, polled_at: int, now: int) -> Blind | None:
@@ -118,7 +127,8 @@ def surely_until(source: Source, ended_at: int) -> int:
 def open_blind(source: Source, now: int | None = None) -> Blind | None:
     """The blind time a source is in `now`, by default at its newest poll; None if it never answered."""
     at = max(source.last_answered or 0, source.failed_at) if now is None else now
-    return _blind(source, at, at)
+    blind = _blind(source, at, at)
+    return _since(source, min(source.silent.values()), blind) if source.silent and source.last_answered else blind
 
 
 def observability(source: Source | None, now: int) -> Observability:

@@ -152,11 +152,12 @@ def _fields(poll: Poll, provider_id: str | None) -> Iterator[Field]:
         return
     reading, shape = READINGS.asked(poll.path, poll.req)[1], READINGS.shape(poll.path, poll.req)
     if reading is not None and shape is not None:
-        for where, item in _items(poll.body, shape):
-            if provider_id is not None and identity_of(item, shape) == provider_id:
-                with suppress(ValueError):
-                    yield from (Field(path=f"{where}{path}", value=value) for path, value in reading.quotes(item))
-                return
+        items = [] if provider_id is None else _items(poll.body, shape)
+        mine = [(where, item) for where, item in items if identity_of(item, shape) == provider_id]
+        for where, item in mine[-1:]:  # the newest of its attempts, where each is an item
+            with suppress(ValueError):
+                yield from (Field(path=f"{where}{path}", value=value) for path, value in reading.quotes(item))
+            return
     answer = _decoded(poll.body)
     if isinstance(answer, Mapping) and "detail" in answer:
         yield Field(path=".detail", value=answer["detail"])

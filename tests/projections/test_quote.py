@@ -1,6 +1,7 @@
 """A quote gives the deciding values of a poll, with paths that find them in the answer."""
 
 import msgspec
+from stenotest.slurm_polls import poll as slurm_poll
 
 from steno.events.poll import Poll
 from steno.projections.answers.evidence import quote
@@ -36,6 +37,15 @@ def test_the_newest_submission_of_every_job_is_quoted() -> None:
         ".[1].jobs[0].job_submissions[0].termination_reason": "done_by_runner",
         ".[1].jobs[0].job_submissions[0].exit_status": 0,
     }
+
+
+def test_the_newest_attempt_is_quoted_where_each_is_an_item() -> None:
+    """Seen: a job of Slurm whose second attempt exited 1 was explained by the line `NODE_FAIL` of its first."""
+    words = ("sacct", "-X", "-D", "-P", "-n", "-o", "JobID,State,ExitCode,Submit")
+    lines = ("9|NODE_FAIL|0:0|2026-11-28T12:00:01", "10|RUNNING|0:0|2026-11-28T12:00:01")
+    answer = "\n".join((*lines, "9|FAILED|1:0|2026-11-28T12:00:31", "11|RUNNING|0:0|2026-11-28T12:00:01", ""))
+    evidence = quote(slurm_poll(1, words, answer), 7, "9")
+    assert [(field.path, field.value) for field in evidence.fields] == [(".[2].", "9|FAILED|1:0|2026-11-28T12:00:31")]
 
 
 def test_an_answer_about_one_run_has_paths_from_its_root() -> None:

@@ -48,7 +48,9 @@ def test_waiting_for_an_array_is_waiting_for_its_tasks(on_slurm: Steno) -> None:
 
 
 def test_a_task_and_then_the_array_is_stopped(on_slurm: Steno, slurm_cluster: Cluster) -> None:
-    """The others go on when one is stopped; the array ends all."""
+    """The others go on when one is stopped; the array ends all. Seen: of a task that waited no source kept a record,
+    so it and its array never ended.
+    """
     file = written(on_slurm, "long", "0-5%2", "sleep 300")
     on_slurm("submit", "-f", file)
     on_slurm.follow("1s")
@@ -60,6 +62,8 @@ def test_a_task_and_then_the_array_is_stopped(on_slurm: Steno, slurm_cluster: Cl
     wait(lambda: "running" in states(), what="a task to run", pause=0.5)
     on_slurm("stop", "long[0]")
     wait(lambda: states().count("stopped") == 1, what="the task to be stopped", pause=0.5)
+    on_slurm("stop", "long[5]")
+    wait(lambda: states().count("stopped") == 2, what="the task that waits to be stopped", pause=0.5)
     assert on_slurm.shown("long")["state"] == "running"
     on_slurm("stop", "long")
     wait(lambda: states() == ["stopped"] * 6, what="every task to be stopped", pause=0.5)

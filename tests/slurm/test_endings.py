@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from stenolab.slurm import Cluster
+from stenolab.slurm_slow import batch
 from stenolab.steno import Steno
 from stenotest.waiting import wait
 
@@ -68,6 +69,27 @@ def test_a_fast_job_at_a_slow_poll(on_slurm: Steno, listed: Callable[[], str]) -
     on_slurm.start("record", "--interval", "5s")
     run = on_slurm.wait("fast", *ENDS)
     assert (run["state"], run["reason"], run["exit_status"]) == ("succeeded", "exit_zero", 0)
+
+
+def test_a_job_that_came_and_went_while_nothing_recorded(
+    on_slurm: Steno, slurm_cluster: Cluster, listed: Callable[[], str]
+) -> None:
+    """Seen: while another job is active accounting was asked for that job alone, so this one was neither listed nor
+    billed.
+    """
+    recorder = on_slurm.follow("1s")
+    batch(slurm_cluster, "stays", "sleep 300", "-p", "gpu-a6000")
+    try:
+        on_slurm.wait("stays", "running")
+        recorder.interrupt()
+        recorder.finish()
+        job = batch(slurm_cluster, "came-and-went", "exit 6", "-p", "gpu-a6000")
+        wait(lambda: f"{job}|" not in listed(), what="squeue to forget it")
+        on_slurm.follow("1s")
+        run = on_slurm.wait("came-and-went", *ENDS)
+    finally:
+        slurm_cluster.run("scancel", "-n", "stays")
+    assert (run["state"], run["reason"], run["exit_status"]) == ("failed", "exit_nonzero", 6)
 
 
 def test_cancelled_while_it_waits_and_while_it_runs(recorded: Steno, listed: Callable[[], str]) -> None:

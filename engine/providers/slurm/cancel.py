@@ -49,6 +49,8 @@ cancel() {{
     [ -z "$split" ] || scancel "$@" --user="$user" $split || return
     [ -z "$waiting" ] || scancel "$@" $waiting
 }}
+# Of a task that waits in its array's record nothing would be left: held, it has a record of its own.
+for task in $waiting; do case $task in *_*[!0-9]*) ;; *_*) scontrol hold "$task" >&2;; esac; done
 [ -z "$abort" ] || cancel --signal=KILL --full
 cancel
 """

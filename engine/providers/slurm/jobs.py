@@ -125,9 +125,9 @@ _HEAD: Final = re.compile(
 )
 _ORDER: Final = (
     "UserId", "GroupId", "JobState", "Reason", "Restarts", "ExitCode", "DerivedExitCode", "SubmitTime", "StartTime",
-    "EndTime", "Partition", "NodeList", "NumNodes", "TRES", "ReqTRES", "AllocTRES",
+    "EndTime", "Partition", "NodeList", "NumNodes", "NumTasks", "TRES", "ReqTRES", "AllocTRES",
 )  # fmt: skip
-_ALWAYS: Final = frozenset(_ORDER) - {"Restarts", "DerivedExitCode", "TRES", "ReqTRES", "AllocTRES"}
+_ALWAYS: Final = frozenset(_ORDER) - {"Restarts", "DerivedExitCode", "NumTasks", "TRES", "ReqTRES", "AllocTRES"}
 """Every version prints these for every job."""
 _BEHIND: Final = frozenset(
     {"Socks/Node", "Command", "WorkDir", "AdminComment", "SystemComment", "Comment", "StdErr", "StdIn", "StdOut"}
@@ -136,7 +136,9 @@ _BEHIND: Final = frozenset(
 _KEY: Final = re.compile(r"([A-Za-z][A-Za-z0-9_/:]*)=(.*)", re.DOTALL)
 _OWNER: Final = re.compile(r"[^=]*\(\d+\)")  # names of users and groups may hold blanks
 _SET: Final = re.compile(r" HetJobIdSet=\S*$")
-_AFTER_COMMENT: Final = re.compile(r" +(?:StdErr|StdIn|StdOut|Switches|Power|TresPerNode)=")
+_AFTER_COMMENT: Final = re.compile(r" +(?:StdErr|StdIn|StdOut|Switches|Power|TresPer\w+)=")
+DEVICES: Final = {"TresPerJob": None, "TresPerNode": "NumNodes", "TresPerTask": "NumTasks"}
+"""The keys of devices that a job asks for → how many times it gets them."""
 
 
 def job_pairs(line: str) -> dict[str, str] | None:
@@ -158,9 +160,10 @@ def job_pairs(line: str) -> dict[str, str] | None:
     _, *comments = f" {rest}".split(" Comment=")
     if len(comments) == 1:
         pairs["Comment"] = _AFTER_COMMENT.split(comments[0])[0].strip()
-    _, named, devices = rest.rpartition(" TresPerNode=")
-    if named:
-        pairs["TresPerNode"] = devices.partition(" ")[0]
+    for key in DEVICES:
+        _, named, devices = rest.rpartition(f" {key}=")
+        if named:
+            pairs[key] = devices.partition(" ")[0]
     return pairs
 
 

@@ -37,7 +37,7 @@ _SACCT: Final = {
     "jobid": "job", "state": "state", "jobname": "name", "user": "user", "partition": "partition",
     "comment": "comment", "exitcode": "exit_code", "derivedexitcode": "derived", "submit": "submitted",
     "start": "started", "end": "ended", "nodelist": "nodes", "alloctres": "tres", "reason": "reason",
-    "suspended": "suspended", "timelimit": "limit",
+    "suspended": "suspended", "timelimit": "limit", "uid": "uid",
     "submitline": "text", "workdir": "text", "admincomment": "text", "systemcomment": "text", "wckey": "text",
 }  # fmt: skip
 FREE_TEXT: Final = frozenset({"comment", "name", "text"})

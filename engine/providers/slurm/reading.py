@@ -19,7 +19,7 @@ from steno.engine.providers.slurm.jobs import chains_of, is_same_job
 from steno.engine.providers.slurm.query import ENDS, PREFIX, REPORTS, Question, question_of
 from steno.engine.providers.slurm.rows import Row, RowCache
 from steno.engine.providers.slurm.spec import MARK, spec_of
-from steno.engine.providers.slurm.words import LIVE, REQUEUED, UNKNOWN_JOB, cause, ending, exit_status, waits
+from steno.engine.providers.slurm.words import LIVE, PAUSED, REQUEUED, UNKNOWN_JOB, cause, ending, exit_status, waits
 from steno.engine.state.facts import AttemptFacts, JobFacts, RunFacts, VmFacts, Waits
 from steno.engine.state.reading import Listing, Reading, Scope
 from steno.engine.state.run import ANY, Range, Requirements
@@ -36,6 +36,7 @@ _WITNESSES: Final = {
 }  # fmt: skip
 _TEXT: Final = BodyShape(kind="run", items=LINES, identity="0")
 _WHOLE: Final = BodyShape(kind="run", items="")
+_SLURM: Final = "by Slurm"  # accounting names no user who cancelled it
 _UNNAMED: Final = "allocation"  # accounting's word for a job before it has its name
 
 _PRIVATE: Final = {
@@ -254,10 +255,13 @@ def _whole(row: Row) -> str:
     return row.job.partition("+")[0]
 
 
-def _counts(row: RunFacts) -> tuple[int, bool, int]:
-    """The order of rows of which the greatest counts: the newest, then any that goes on, then the most advanced."""
+def _counts(row: RunFacts) -> tuple[int, bool, int, bool]:
+    """The order of rows of which the greatest counts: the newest, then any that goes on, then the most advanced; of
+    components that wait, a component that never runs.
+    """
     going = row.state is not None and row.state is not State.FINISHING
-    return witnesses.newest_of(row), not row.final, PROGRESS.index(row.state) if going and row.state in PROGRESS else -1
+    progress = PROGRESS.index(row.state) if going and row.state in PROGRESS else -1
+    return witnesses.newest_of(row), not row.final, progress, row.waits is not None and row.waits.never
 
 
 def _without_lists(rows: Sequence[RunFacts]) -> Sequence[RunFacts]:
@@ -294,7 +298,10 @@ def _facts(row: Row, question: Question, scope: Scope) -> RunFacts:
 
 
 def _ended_or_not(row: Row, question: Question, scope: Scope) -> RunFacts:
-    why = cause(row.state, row.derived, row.exit_code)
+    detail = _canceller(row, question) or row.exit_code
+    why = Reason.UNKNOWN_REASON if detail == _SLURM else cause(row.state, row.derived, row.exit_code)
+    # sacct before 25.11 subtracts 128; our own script ends by the signal instead, and none has the number 127.
+    exact = question.json or question.tool != "sacct" or (MARK in (row.comment or "") and detail != "127:0")
     component = int(row.job.partition("+")[2] or 0)
     known = why is not None or row.state in LIVE
     status = exit_status(row.state, row.exit_code)
@@ -327,10 +334,21 @@ def _ended_or_not(row: Row, question: Question, scope: Scope) -> RunFacts:
         final=over and not (question.tool == "scontrol" and row.state == "REQUEUED"),
         failed=attempt.failed,
         cause=why if over and why is not Reason.UNKNOWN_REASON else None,
-        ending=ending(row.state, row.exit_code, row.job, row.nodes) if over else None,
+        ending=ending(row.state, detail, exact=exact, job=row.job, nodes=row.nodes, by=row.by) if over else None,
         jobs=(JobFacts(job_num=component, attempts=(attempt,)),),
         drift=() if known else (f"state: unknown word {row.state!r}",),
     )
+
+
+def _canceller(row: Row, question: Question) -> str | None:
+    """The canceller of a job, as a word of `ENDINGS`; None: nobody, its owner, or it is not known."""
+    if question.tool != "sacct" or question.json or row.by is None:
+        return None
+    if not row.by:
+        return _SLURM
+    if row.by == "0":
+        return None if row.user == "root" else "by root"
+    return None if row.uid in (None, row.by) else "by another user"
 
 
 def _common(row: Row, question: Question, scope: Scope) -> dict[str, Any]:
@@ -349,7 +367,7 @@ def _common(row: Row, question: Question, scope: Scope) -> dict[str, Any]:
         "group": array if task else None,
         "task": int(task) if task.isdecimal() else None,
         "group_cut": row.cut,
-        "waits": _waits(row, closed) if LIVE.get(row.state) is State.QUEUED else None,
+        "waits": _waits(row, closed) if LIVE.get(row.state) is State.QUEUED else PAUSED.get(row.state),
     }
 
 

@@ -23,7 +23,7 @@ from steno.events.poll import Poll
 SQUEUE: Final = "%i|%T|%r|%P|%u|%V|%S|%N|%k|%i|%j"  # comment and name may hold the separator: the id parts them
 SACCT: Final = (  # the columns of accounting, if known; the last as of `SQUEUE`
     "JobID", "State", "ExitCode", "DerivedExitCode", "Submit", "Start", "End", "Suspended", "Timelimit", "AllocTRES",
-    "NodeList", "Partition", "User", "Reason", "Comment", "JobID", "JobName",
+    "NodeList", "Partition", "User", "UID", "Reason", "Comment", "JobID", "JobName",
 )  # fmt: skip
 PROOF: Final = ("-X", "-D", "-P", "-n")
 NO_ACCOUNTING: Final = ("disabled", "not enabled", "Access denied", "permission denied", "Permission denied")
@@ -47,6 +47,8 @@ class ClusterRounds:
         self._clock = clock
         self._accounting = site.accounting
         self._listed: dict[str, int] = {}  # jobs the controller listed in the last round → when they were submitted
+        self._looked_at: int | None = None
+        """When the controller last listed jobs; what came and went since then is in accounting alone."""
         self._cluster: str | None = None  # its own name (ClusterName), once it was asked
         self._unreported: frozenset[str] = frozenset()
         """Jobs of ours that have not yet said what they found on their machine, and that they run their command."""
@@ -78,7 +80,7 @@ class ClusterRounds:
         match question(words).tool:
             case "squeue" | "scontrol":
                 listed = [row for line in text.splitlines() for row in self._rows(req, line)]
-                self._cluster = self._cluster or None
+                self._cluster, self._looked_at = self._cluster or None, self._clock.now()
                 self._listed = {row.job: row.submitted for row in listed if row.submitted is not None}
                 ours = {row.job for row in listed if (row.comment or "").startswith(MARK)}
                 self._unreported = (self._unreported & set(follow) | ours) - self._reported
@@ -119,12 +121,18 @@ class ClusterRounds:
             start = format_time(min(submitted.values()) - DAY).partition("T")[0]
         else:
             start = moment(since, self._clock.now())
+        lines = "\n".join(",".join(ids[at : at + _AT_ONCE]) for at in range(0, len(ids), _AT_ONCE))
+        questions = [(self._sacct(start, by_id=bool(ids), **given, **where), lines.encode())]
+        if ids and (self._looked_at is None or self._clock.now() - self._looked_at > LOOK_BACK):
+            begun = moment(since if self._looked_at is None else self._looked_at, self._clock.now())
+            questions.append((self._sacct(begun, by_id=False, **given, **where), b""))
+        return [(squeue, b""), *questions, (sinfo, b"")]
+
+    def _sacct(self, start: str, *, by_id: bool, **environment: str) -> tuple[str, ...]:
+        """Accounting of one's own jobs from then on, of the ids of its standard input or all."""
         words = ["sacct", *PROOF, "-u", self.client.user(), "-S", start]
         words += ["-o", ",".join(self.client.columns(SACCT))]
-        words = ["xargs", "-n1", *words, "-j"] if ids else words
-        lines = (",".join(ids[at : at + _AT_ONCE]) for at in range(0, len(ids), _AT_ONCE))
-        sacct = self.client.words(*words, **given, **where), "\n".join(lines).encode()
-        return [(squeue, b""), sacct, (sinfo, b"")]
+        return self.client.words(*(["xargs", "-n1", *words, "-j"] if by_id else words), **environment)
 
     def _cluster_name(self) -> str | None:
         """The cluster's own name; None: it has none, or has not answered yet."""

@@ -1,5 +1,6 @@
 """Answers of squeue, sacct and scontrol as rows: text by its own format, or JSON of 22.05 to 25.x. Pure."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -7,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from steno.engine.providers.slurm.jobs import job_pairs
+from steno.engine.providers.slurm.jobs import DEVICES, job_pairs
 from steno.engine.providers.slurm.query import ENDS, FREE_TEXT, Question, question_of
 from steno.engine.providers.slurm.spec import MARK
 from steno.engine.providers.slurm.words import duration, state_word, value_of
@@ -36,6 +37,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int | None = None
     suspended: int | None = None  # how long it was suspended so far, microseconds
     limit: int | None = None  # its time limit, microseconds; None: none, or not said
+    uid: str | None = None  # its owner
+    by: str | None = None  # the id of the user who cancelled it, in accounting's text; "": it names none
     cut: bool = False  # its array has tasks that the answer does not list
 
 
@@ -44,6 +47,7 @@ _SCONTROL: Final = {
     "DerivedExitCode": "derived", "SubmitTime": "submitted", "StartTime": "started", "EndTime": "ended",
     "NodeList": "nodes", "TRES": "tres", "AllocTRES": "tres", "JobName": "name", "TimeLimit": "limit",
 }  # fmt: skip
+_GPUS: Final = re.compile(r"(?:^|,)gres[:/]gpu(:(?!\d+(?:,|$))[^:=,]+)?(?:[:=](\d+))?(?:,|$)")
 _TIMES: Final = frozenset({"submitted", "started", "ended"})
 _SPANS: Final = frozenset({"suspended", "limit"})
 NONE: Final = "No jobs"  # start of an answer of `scontrol show job` without jobs
@@ -126,6 +130,8 @@ def _text_rows(question: Question, line: str) -> Iterator[Row]:
         raise ValueError(_UNREADABLE)
     if question.tool == "sacct" and cells.get("partition") == "":
         return  # accounting has half of it only, in which a task of an array has the id of the whole
+    if question.tool == "sacct" and value_of(cells.get("nodes")):
+        cells.pop("reason", None)  # accounting keeps why it waited, also once it has run
     yield from _made(cells)
 
 
@@ -172,19 +178,25 @@ def _scontrol_rows(line: str) -> Iterator[Row]:
     cells = {ours: pairs[theirs] for theirs, ours in _SCONTROL.items() if theirs in pairs}
     cells["user"] = pairs.get("UserId", "").partition("(")[0]
     cells["job"] = pairs["JobId"]
-    devices, nodes = pairs.get("TresPerNode", ""), pairs.get("NumNodes", "")
-    if devices.startswith("gres:gpu") and "tres" in cells and "gres/gpu" not in cells["tres"]:
-        # Without accounting, GPUs are not counted as a resource.
-        *model, count = devices.partition(",")[0].split(":")[1:]
-        number = int(count) if count.isdecimal() else 1
-        many = number * (int(nodes) if nodes.isdecimal() else 1)
-        cells["tres"] += f",gres/{':'.join(model if count.isdecimal() else [*model, count])}={many}"
+    if "tres" in cells and "gres/gpu" not in cells["tres"]:
+        cells["tres"] += _devices(pairs)  # without accounting, GPUs are not counted as a resource
     if "ArrayTaskId" in pairs and "ArrayJobId" in pairs:
         tasks = pairs["ArrayTaskId"]
         cells["job"] = f"{pairs['ArrayJobId']}_{tasks if tasks.isdecimal() else f'[{tasks}]'}"
     elif "HetJobId" in pairs:
         cells["job"] = f"{pairs['HetJobId']}+{pairs['HetJobOffset']}"
     yield from _made(cells, restarts=int(pairs["Restarts"]) if pairs.get("Restarts", "").isdecimal() else None)
+
+
+def _devices(pairs: Mapping[str, str]) -> str:
+    """The GPUs that a job asks for, as accounting counts them: `gres:gpu:a6000:2` on 2 nodes → `,gres/gpu:a6000=4`."""
+    for key, times in DEVICES.items():
+        gpus = _GPUS.search(pairs.get(key, ""))
+        if gpus is not None:
+            many = pairs.get(times or "", "")
+            number = int(gpus[2] or 1) * (int(many) if many.isdecimal() else 1)
+            return f",gres/gpu{gpus[1] or ''}={number}"
+    return ""
 
 
 def _written(line: str) -> Iterator[Row]:
@@ -214,7 +226,9 @@ def _made(cells: dict[str, str], restarts: int | None = None) -> Iterator[Row]:
         for name, value in cells.items()
         if name not in ("job", "state", "id", "array", "task", "text")
     }
-    state = state_word(cells["state"])
+    state, (_, _, by) = state_word(cells["state"]), cells["state"].partition(" by ")
+    if state == "CANCELLED":
+        values["by"] = by if by or cells["state"] == state else None
     at_once = values.get("submitted") is not None and values.get("submitted") == values.get("started")
     if state == "FAILED" and at_once and "nodes" in cells and values["nodes"] is None:
         return  # `sbatch` was refused: some refusals leave such a job
@@ -308,7 +322,7 @@ def _accounted(job: Mapping[str, Any]) -> Iterator[Row]:
     )
     cells = {
         "state": _word(state.get("current")),
-        "reason": str(state.get("reason") or ""),
+        "reason": "" if value_of(str(job.get("nodes") or "")) else str(state.get("reason") or ""),
         "comment": str((comment.get("job") if isinstance(job.get("comment"), dict) else job.get("comment")) or ""),
         "tres": ",".join(_resource(part) for part in tres.get("allocated") or () if isinstance(part, dict)),
         "exit_code": _exit(job.get("exit_code")),

@@ -28,7 +28,7 @@ _ENDING: Final = (
     '    status=$?; steno_say "$status" "$steno_name${steno_cause:+ $steno_cause}"',
     '    [ -z "$steno_sampler" ] || kill "$steno_sampler" 2>/dev/null',
     "    # Slurm keeps seven bits of an exit status: one of a signal must be a signal, or 139 would read 11.",
-    f'    [ "$status" -le 128 ] || [ "$status" -eq {128 + DUPLICATE} ] ||',
+    f'    [ "$status" -le 128 ] || [ "$status" -gt 192 ] || [ "$status" -eq {128 + DUPLICATE} ] ||',
     '        { trap - EXIT TERM USR1; kill -"$((status - 128))" $$; }',
     "}",
     "trap steno_end EXIT",

@@ -16,6 +16,7 @@ SCRIPT: Final = "script"
 AWAITING: Final = "awaiting accounting"
 UNSEEN: Final = "the controller has forgotten the job, and its script wrote no end"
 """Without accounting nothing can say more: a node that died, or SIGKILL, between two polls."""
+UNLISTED: Final = "neither source lists it any more, as of a task that was cancelled while it waited"
 _AWAITED: Final = Waits(why=AWAITING)
 
 
@@ -36,7 +37,7 @@ def together(before: RunFacts, views: Mapping[str, RunFacts | None], *, back: bo
     if accounting is None:
         if controller is not None:
             return controller
-        why = UNSEEN if before.jobs else AWAITING
+        why = AWAITING if not before.jobs else UNSEEN if ACCOUNTING not in views else UNLISTED
         return replace(before, state=State.FINISHING, reason=why, waits=Waits(why=why), requeued=False)
     if controller is not None and controller.final:
         return controller

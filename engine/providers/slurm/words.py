@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from steno.engine.rules import reasons
 from steno.engine.state.facts import Blame, Finding, Waits
 from steno.engine.state.states import Reason, State
 from steno.events.clock import SECOND
@@ -29,6 +30,11 @@ LIVE: Final = {  # a job's state → its state before its end; COMPLETING is nei
     "STOPPED": State.RUNNING,
     "SUSPENDED": State.RUNNING,
     "COMPLETING": State.FINISHING,
+}
+
+PAUSED: Final = {  # a state of a job that has its nodes and does not work → why
+    "SUSPENDED": Waits(why="it is suspended, for another job or by the site"),
+    "STOPPED": Waits(why="a signal stopped it", remedy="send it SIGCONT (scancel -s CONT)"),
 }
 
 ENDED: Final = {  # the state of an attempt that is over → why
@@ -133,30 +139,74 @@ ENDINGS: Final = {  # a state whose words say more than its reason → why, and 
     "DEADLINE": _ending(
         Blame.TASK, "It had not ended by its deadline, so Slurm ended it", "give it a later one (--deadline)"
     ),
+    "CANCELLED by Slurm": _ending(
+        Blame.SITE,
+        "Slurm itself cancelled it, as it does if the job that it waits for cannot end as it asks",
+        "submit it again once that job has",
+    ),
+    "CANCELLED by root": _ending(
+        Blame.SITE, "Root or Slurm itself cancelled it, as Slurm does if a node's prolog fails", "ask the site why"
+    ),
+    "PREEMPTED": _ending(Blame.SITE, "Slurm gave {nodes} to a job of higher priority"),
+    "CANCELLED by another user": _ending(Blame.SITE, "User {by} of the cluster cancelled it", "ask the site why"),
     "LAUNCH_FAILED": _ending(Blame.SITE, "Slurm could not start it on {nodes}"),
     "RECONFIG_FAIL": _ending(
         Blame.SITE, "Slurm could not set up {nodes} as it asks", "ask for other features or nodes"
     ),
 }
+_SEVEN_BITS: Final = "which Slurm before 25.11 shows as"
+SUBTRACTED: Final = {  # exit codes of which sacct may have subtracted 128 → why, and what to do
+    "FAILED 127:0": _ending(
+        Blame.TASK,
+        f"It exited 127: {reasons.EXITS[127].why}; or 255, {_SEVEN_BITS} 127",
+        f"{reasons.EXITS[127].remedy}, and {reasons.OUTPUT}",
+    ),
+    **{
+        f"FAILED {code}:0": _ending(
+            Blame.TASK,
+            f"It exited {code}; or {code + 128}, {_SEVEN_BITS} {code}: {reasons.EXITS[code + 128].why}",
+            reasons.OUTPUT,
+        )
+        for code in (6, 9, 11, 15)  # others are seldom of a signal: 2, 7
+    },
+}
 
 
-def ending(state: str, code: str | None, job: str, nodes: str | None) -> Finding | None:
-    """Why an attempt ended and what to do, where Slurm's own words say more than a reason; None: they do not."""
-    finding = ENDINGS.get(f"{state} {code}") or ENDINGS.get(state)
+def ending(state: str, detail: str | None, *, exact: bool, **known: str | None) -> Finding | None:
+    """Why an attempt ended and what to do, where Slurm's own words say more than a reason; None: they do not.
+
+    `detail`: its exit code, or who cancelled it. `exact`: the code is the script's. `known`: its `job` and `nodes`, and
+    the user id `by` which it was cancelled.
+    """
+    key = f"{state} {detail}"
+    finding = ENDINGS.get(key) or ENDINGS.get(state) or (None if exact else SUBTRACTED.get(key))
     if finding is None:
         return None
-    why, remedy = (text.format(job=job, nodes=nodes or "its node") for text in (finding.why, finding.remedy))
+    why, remedy = finding.why, finding.remedy
+    for name, value in known.items():
+        why, remedy = (text.replace(f"{{{name}}}", value or "its node") for text in (why, remedy))
     return replace(finding, why=why, remedy=remedy)
 
 
-# Why a job waits → meaning and advice. `{}` is the rest of Slurm's own reason.
+TEXTS: Final = {  # how a text begins that the controller gives instead of its reason → the reason
+    "Nodes required for job are DOWN": "NodesUnavailable",  # our word: Slurm has none
+    "Job's account not permitted": "AccountNotAllowed",
+    "Job's QOS not ": "QOSNotAllowed",
+    "uid ": "PartitionConfig",  # … not in group permitted to use this partition
+    "job requeued in ": "JobHeldUser",  # held state; special exit state
+    "launch failed requeued held": "JobHoldMaxRequeue",
+    "launch failure limit exceeded": "JobHoldMaxRequeue",
+    "user env retrieval failed": "JobHoldMaxRequeue",
+    "Reservation ": "ReservationDeleted",  # … was deleted; … is invalid
+}
+# Why a job waits → meaning and advice.
 PENDING: Final = {
     "None": ("Slurm has not looked at it yet", ""),
     "Priority": ("other jobs are before it", ""),
     "Resources": ("the nodes it asks for are in use", ""),
-    "BeginTime": ("it may not start yet", "it was requeued, or asked to begin later"),
+    "BeginTime": ("it may not start yet: it was requeued, or asked to begin later", ""),
     "Dependency": ("it waits for another job", ""),
-    "DependencyNeverSatisfied": ("the job it waits for cannot end as it asks", "cancel it"),
+    "DependencyNeverSatisfied": ("the job it waits for cannot end as it asks", "scancel {job}"),
     "JobHeldUser": ("its owner holds it", "scontrol release {job}"),
     "JobHeldAdmin": ("an administrator holds it", "ask the site"),
     "JobArrayTaskLimit": ("its array runs as many tasks at once as it may", ""),
@@ -165,23 +215,38 @@ PENDING: Final = {
     "Licenses": ("a licence it needs is in use", ""),
     "PartitionDown": ("its partition is down", "use another partition"),
     "PartitionInactive": ("its partition is inactive", "use another partition"),
-    "PartitionNodeLimit": ("it asks for more nodes than its partition has or allows", "ask for fewer nodes"),
+    "PartitionNodeLimit": (
+        "it asks for more nodes than its partition has, or for more or fewer than it allows",
+        "ask for another number of nodes",
+    ),
     "PartitionTimeLimit": ("it asks for more time than its partition allows", "ask for less time"),
-    "PartitionConfig": ("its partition has no node of that size", "ask for fewer CPUs or GPUs a node"),
-    "BadConstraints": ("no node has what it asks for", "ask for other features"),
+    "PartitionConfig": (
+        "its partition has no node of that size, or does not take such a job",
+        "ask for fewer CPUs or GPUs a node, or use another partition",
+    ),
+    "BadConstraints": (
+        "no node has what it asks for, so Slurm holds it",
+        "ask for other features, or once a node has them: scontrol release {job}",
+    ),
+    "Constraints": ("no node has now what it asks for", "ask for other features"),
+    "UnavailableNodes": ("a node it needs is down or drained", "ask for other nodes, or for fewer"),
+    "NodesUnavailable": (
+        "its nodes are down, drained or kept for a partition of higher priority",
+        "ask for fewer nodes, or use another partition",
+    ),
     "NodeDown": ("a node it needs is down", "use other nodes"),
     "AccountNotAllowed": ("its account may not use this partition", "use another account or partition"),
     "InvalidAccount": ("there is no such account", "use another account"),
     "InvalidQOS": ("there is no such QOS", "use another QOS"),
     "QOSNotAllowed": ("its QOS may not be used here", "use another QOS or partition"),
     "AssociationJobLimit": ("its account has as many jobs at once as allowed", "wait until one of them ends"),
-    "AssociationResourceLimit": ("its account has all the resources it may have at once", "wait until a job ends"),
+    "AssociationResourceLimit": ("its account would have more resources at once than allowed", "wait, or ask for less"),
     "AssociationTimeLimit": (
         "the allocation of its account is used up",
         "use another account, or ask the site for more",
     ),
     "QOSJobLimit": ("its QOS has as many jobs at once as allowed", "wait until one of them ends"),
-    "QOSResourceLimit": ("its QOS has all the resources it may have at once", "wait until a job ends"),
+    "QOSResourceLimit": ("its QOS would have more resources at once than allowed", "wait, or ask for less"),
     "QOSTimeLimit": ("the allocation of its QOS is used up", "use another QOS, or ask the site for more"),
     "QOSUsageThreshold": ("its account has used too much for its QOS", "use another QOS, or ask the site"),
     "AccountingPolicy": ("a limit of the site forbids it to start now", "ask the site which"),
@@ -199,8 +264,13 @@ PENDING: Final = {
     "BurstBufferOperation": ("its burst buffer failed", "ask the site"),
     "BlockMaxError": ("its block of nodes has failed too often", "ask the site"),
     "BlockFreeAction": ("its block of nodes is being freed", ""),
-    "JobHoldMaxRequeue": ("it failed to start too often, so Slurm holds it", "scontrol release {job}"),
+    "JobHoldMaxRequeue": ("it failed to start, so Slurm holds it", "scontrol release {job}"),
     "ReservationDeleted": ("its reservation was deleted", "use another reservation, or none"),
+    "ReservationInvalid": ("it may not use its reservation any more", "use another reservation, or none"),
+    "MaxPoweredUpNodes": ("as many nodes have power as the site allows", ""),
+    "MpiPortsBusy": ("the ports that MPI needs are in use on its nodes", ""),
+    "NvidiaImexChannels": ("no channel between the GPUs of its nodes (IMEX) is free", ""),
+    "RaisedSignal": ("a signal ended its previous attempt", "read its output"),
     "DeadLine": ("it cannot end before its deadline", "submit it with a later one (--deadline)"),
     "JobLaunchFailure": ("Slurm could not start it on its node", "ask the site, or use other nodes"),
     "SystemFailure": ("Slurm, a file system or the network failed under it", "ask the site"),
@@ -220,16 +290,16 @@ NEVER: Final = frozenset(  # the job never runs as asked; nor with a limit of on
 _LIMIT: Final = re.compile(
     r"(?P<whose>Assoc|QOS)?(?P<scale>Grp|Max|Min)"
     r"(?P<what>Cpu|GRES|Mem|Node|BB|Billing|Energy|License|Unknown|Wall|Submit|Job)(?:ory|Duration|s|Jobs?)?"
-    r"(?P<sum>RunMinutes|Minutes)?(?:Per(?P<per>Job|Node|User|Account))?(?:Limit|NotSatisfied)?",
+    r"(?P<sum>RunMin(?:ute)?s|Minutes)?(?:Per(?P<per>Job|Node|User|Account))?(?:Limit|NotSatisfied)?",
     re.IGNORECASE,
 )
 _LIMITED: Final = {  # what is limited → its name, its name as a sum over time, the option that asks for it
     "cpu": ("CPUs", "CPU minutes", "--cpus-per-task"),
     "gres": ("GPUs", "GPU minutes", "--gpu"),
     "mem": ("memory", "memory minutes", "--mem"),
-    "node": ("nodes", "node minutes", "fewer nodes"),
+    "node": ("nodes", "node minutes", "--nodes"),
     "bb": ("burst buffer", "burst buffer minutes", "--bb"),
-    "billing": ("billing units", "billing minutes", "fewer CPUs or GPUs"),
+    "billing": ("billing units", "billing minutes", "CPUs or GPUs"),
     "energy": ("energy", "energy minutes", "--time"),
     "license": ("licences", "licence minutes", "--licenses"),
     "unknown": ("units of a resource", "minutes of a resource", ""),
@@ -250,35 +320,36 @@ def _limit(word: str) -> Waits | None:
         who = f"{group} has" if shared else "you have"
         return Waits(why=f"{who} as many jobs at once as allowed", remedy="wait until one of them ends")
     name, minutes, option = _LIMITED[what]
-    less, never = f"ask for less ({option})" if option else "ask for less", False
-    if summed == "runminutes":
-        why = f"the allocation of {group} is used up for now: its running jobs have reserved all {minutes}"
+    option = f" ({option})" if option else ""
+    less, never = f"ask for less{option}", False
+    if summed.startswith("runmin"):
+        whose, jobs = ("your allocation", "your") if per == "user" else (f"the allocation of {group}", "its")
+        why = f"{whose} is used up for now: {jobs} running jobs have reserved all {minutes}"
         remedy = f"wait until one of them ends, ask for less time, or {other}"
     elif shared and (summed or what == "wall"):
         why, remedy = f"the allocation of {group} is used up ({minutes})", f"{other}, or ask the site for more"
-    elif shared:
-        why, remedy = f"the running jobs of {group} have all the {name} they may have at once", f"wait, or {other}"
+    elif shared or per == "user":
+        whose, may = ("you", "one user may") if per == "user" else (group, "it may")
+        why = f"with it {whose} would have more {name} at once than {may}"
+        remedy = f"wait, {less}{'' if per == 'user' else f', or {other}'}"
     elif match["scale"] == "Min":
-        why, remedy, never = (
-            f"{group} demands more {name} than it asks for",
-            f"ask for more ({option}), or {other}",
-            True,
-        )
+        why, remedy = f"{group} demands more {name} than it asks for", f"ask for more{option}, or {other}"
+        never = True
     elif summed:
         why, remedy, never = f"it asks for more {minutes} than one job may have", "ask for less time (--time)", True
-    elif per == "user":
-        why, remedy = f"your running jobs have all the {name} that one user may have at once", "wait until one ends"
     else:
         node = " on a node" if per == "node" else ""
         why, remedy, never = f"it asks for more {name}{node} than one job may have", less, True
     return Waits(why=why, remedy=remedy, never=never)
 
 
-def never_runs(reason: str) -> bool:
-    """True if a job that waits for that reason never runs unless the job or the cluster changes."""
-    word = reason.partition(",")[0].strip("() ")
-    limit = _limit(word)
-    return word in NEVER or (limit is not None and limit.never)
+def _reason(text: str) -> tuple[str, str]:
+    """The reason in what the controller gives, and its detail: `ReqNodeNotAvail, UnavailableNodes:n1` → `n1`."""
+    if begins := next((begins for begins in TEXTS if text.startswith(begins)), None):
+        return TEXTS[begins], text.partition("(")[2].partition(")")[0]
+    word, _, detail = text.strip("() ").partition(",")
+    least, _, nodes = detail.strip().partition(":")
+    return (least, nodes) if least in PENDING and nodes else (word.strip(), detail.replace("_", " ").strip())
 
 
 @lru_cache(maxsize=1024)
@@ -286,16 +357,17 @@ def waits(reason: str | None, job: str = "JOB", closed: str = "") -> Waits:
     """Why a job waits and what to do: `it asks for more time than its partition allows`, `ask for less time`.
 
     An unknown reason comes back unchanged. `closed`: the next maintenance, as `rounds.maintenance` gives it.
+    `never`: it never runs unless the job or the cluster changes.
     """
     if closed and "maint" in (reason or "").lower():
         start, _, end = closed.replace("T", " ").partition("/")
         remedy = f"ask for less time: it has to end before {start[:16]}Z" if start else "wait, or use other nodes"
         return Waits(why=f"down for maintenance until {end[:16]}Z", remedy=remedy)
-    word, _, rest = (reason or "None").strip("() ").partition(",")
-    limit = _limit(word.strip())
-    why, remedy = PENDING.get(word.strip(), (None, "")) if limit is None else (limit.why, limit.remedy or "")
+    word, detail = _reason(reason or "None")
+    limit = _limit(word)
+    why, remedy = PENDING.get(word, (None, "")) if limit is None else (limit.why, limit.remedy or "")
     if why is None:
-        return Waits(why=reason or word, never=never_runs(word))
-    detail = rest.replace("_", " ").strip()
+        return Waits(why=reason or word)
     why = f"{why} ({detail})" if detail else why
-    return Waits(why=why, remedy=remedy.format(job=job) or None, never=never_runs(word))
+    never = word in NEVER or (limit is not None and limit.never)
+    return Waits(why=why, remedy=remedy.format(job=job) or None, never=never)

@@ -110,6 +110,18 @@ def test_a_het_job_is_one_run_and_its_components_are_its_jobs() -> None:
     assert {vm.runs for vm in replay.vms} == {(run.run_id,)}
 
 
+def test_a_component_that_never_runs_keeps_all_of_a_het_job() -> None:
+    """Seen: the first waits for resources, the second asks for more nodes than its partition has."""
+    reasons = {0: "Resources", 1: "PartitionNodeLimit", 2: "None"}
+    lines = [
+        f"12+{part}|PENDING|{why}|gpu|me|{BEGAN.partition('|')[0]}|N/A||(null)|het" for part, why in reasons.items()
+    ]
+    (run,) = replayed((SQUEUE, lines)).runs
+    assert run.facts is not None
+    assert run.facts.waits is not None
+    assert (run.facts.waits.never, run.reported.reason) == (True, "PartitionNodeLimit")
+
+
 VERDICTS = {
     ("COMPLETED", "0:0"): ("succeeded", "exit_zero"),
     ("FAILED", "3:0"): ("failed", "exit_nonzero"),

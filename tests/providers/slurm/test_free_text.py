@@ -91,13 +91,34 @@ def test_the_comment_ends_where_scontrol_goes_on() -> None:
     assert "Comment" not in forged
 
 
+@pytest.mark.parametrize(
+    ("devices", "gpus"),
+    [
+        ("TresPerNode=gres:gpu:1 ", "gres/gpu=1"),
+        ("TresPerNode=gres:gpu", "gres/gpu=1"),
+        ("TresPerNode=gres:gpu:a6000:2 ", "gres/gpu:a6000=2"),
+        ("TresPerNode=gres:gpu:1g.10gb:2", "gres/gpu:1g.10gb=2"),
+        ("TresPerJob=gres:gpu:a6000:2 ", "gres/gpu:a6000=2"),
+        ("TresPerTask=gres:gpu:a6000:2 ", "gres/gpu:a6000=6"),
+        ("TresPerTask=cpu=1,gres/gpu:a6000=2 ", "gres/gpu:a6000=6"),
+        ("TresPerNode=gres:shard:2 ", None),
+        ("TresPerNode=gres/gpu:a6000:2", "gres/gpu:a6000=2"),
+    ],
+)
+def test_the_gpus_that_a_job_asks_for_count_however_it_does(devices: str, gpus: str | None) -> None:
+    """Seen without accounting: `--gpus=a6000:2` was billed as a CPU."""
+    line = line_of("x", "").replace(",gres/gpu=1", "").replace("NumTasks=1", "NumTasks=3")
+    (row,) = rows(question(SCONTROL), line.replace("TresPerNode=gres:gpu:1 ", devices))
+    assert row.tres == "cpu=1,mem=50M,node=1,billing=1" + ("" if gpus is None else f",{gpus}")
+
+
 def squeue_line(name: str, comment: str) -> str:
     return f"12|RUNNING|None|gpu|me|2026-11-28T20:29:20|N/A|n1|{comment}|12|{name}"
 
 
 def sacct_line(name: str, comment: str) -> str:
     times = "2026-11-28T20:29:20|2026-11-28T20:29:21|Unknown|00:00:00|01:00:00"
-    return f"12|RUNNING|0:0|0:0|{times}|cpu=1|n1|gpu|me|None|{comment}|12|{name}"
+    return f"12|RUNNING|0:0|0:0|{times}|cpu=1|n1|gpu|me|7|None|{comment}|12|{name}"
 
 
 @pytest.mark.parametrize(

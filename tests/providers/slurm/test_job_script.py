@@ -128,6 +128,12 @@ def test_a_command_that_exits_like_a_duplicate_is_none(tmp_path: Path) -> None:
     assert run(tmp_path, "7", command=f"exit {128 + DUPLICATE}").returncode == 128 + DUPLICATE
 
 
+def test_an_exit_status_that_no_signal_has_is_left_alone(tmp_path: Path) -> None:
+    """Seen: of `exit 255` the job's output said `kill: 127: invalid signal specification`."""
+    done = run(tmp_path, "7", command="exit 255")
+    assert (done.returncode, done.stderr) == (255, "")
+
+
 def test_values_of_variables_are_not_in_the_script() -> None:
     """They may be secret, and Slurm keeps scripts."""
     spec = JobSpec(commands=("true",), env={"TOKEN": "hush'\nhush"})

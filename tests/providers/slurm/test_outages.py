@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from stenotest.slurm_polls import clock, poll
+from stenotest.slurm_polls import START, clock, poll
 
 from steno.engine.replay.replay import replay_polls
+from steno.events.clock import SECOND
 
 DOLLAR = 1_000_000
 """Micro-dollars; the job costs one a second."""
@@ -47,6 +48,23 @@ def test_an_end_in_an_outage_of_the_controller_is_suspect(back: int, silent: boo
     (bill,) = replay.bills.values()
     assert (bill.cost, bill.high) == (TOLD_AT * DOLLAR, TOLD_AT * DOLLAR)
     assert bill.low == round((HEARD_AT if silent else TOLD_AT) * DOLLAR)
+
+
+@pytest.mark.parametrize("tool", ["sacct", "squeue"])
+def test_an_outage_of_one_source_is_one_gap(tool: str) -> None:
+    """Seen: 36 s without accounting were 15 gaps of 2 s, for the controller answered between them."""
+    queued = f"7|RUNNING|None|{clock(0)}|node1\n"
+    polls = []
+    for second in range(0, 70, 2):
+        silent = 6 <= second < 50
+        polls.append(poll(second, SQUEUE, None if silent and tool == "squeue" else queued))
+        running = accounted("RUNNING", "Unknown")
+        polls.append(poll(second + 1, SACCT, None if silent and tool == "sacct" else running))
+    (whole,) = replay_polls(list(enumerate(polls, 1))).blind
+    heard, back = (5, 50) if tool == "squeue" else (6, 51)
+    assert (whole.since, whole.until) == tuple(START + second * SECOND + SECOND // 10 for second in (heard, back))
+    (now,) = replay_polls(list(enumerate(polls[:30], 1))).blind
+    assert (now.since, now.until) == (whole.since, None)
 
 
 def test_a_report_that_cannot_be_read_makes_no_bill_suspect() -> None:

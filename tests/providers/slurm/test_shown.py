@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 import pytest
-from stenotest.slurm_polls import facts_of
+from stenotest.slurm_polls import facts_of, poll
 
 from steno.cli.render.runs import listing
 from steno.engine.objects import RunObject, run_object
@@ -15,6 +15,7 @@ from steno.engine.providers.slurm.rounds import maintenance
 from steno.engine.providers.slurm.words import waits
 from steno.engine.replay.replay import NumberedPoll, open_trace, replay_polls
 from steno.engine.rules.sets import CURRENT
+from steno.engine.rules.why_ended import why
 from steno.engine.state.facts import Waits
 from steno.events.clock import parse_time
 
@@ -96,6 +97,36 @@ def test_a_long_question_is_shortened() -> None:
 def test_an_unread_wait_has_no_keys_of_its_own() -> None:
     """`never` and `remedy` are left out where they say nothing."""
     assert msgspec.to_builtins(Waits(why="so")) == {"why": "so"}
+
+
+def test_a_task_that_no_source_lists_any_more_was_cancelled_while_it_waited() -> None:
+    """Seen after `scancel 9_3`: its script, of which the sentence spoke, had never begun."""
+    squeue = ("squeue", "-h", "-t", "all", "-o", "%i|%T|%r|%V|%j")
+    sacct = ("sacct", "-X", "-D", "-P", "-n", "-j", "9", "-o", "JobID,State,ExitCode,Submit,Start,End,NodeList,JobName")
+    polls = []
+    for second, tasks in ((0, "2-3"), (10, "2")):
+        polls.append(poll(second, squeue, f"9_[{tasks}%1]|PENDING|None|2026-11-28T12:00:01|x"))
+        row = f"9_[{tasks}%1]|PENDING|0:0|2026-11-28T12:00:01|Unknown|Unknown|None assigned|x"
+        polls.append(poll(second + 1, sacct, row))
+    gone = next(run for run in replay_polls(list(enumerate(polls, 1))).runs if run.provider_id == "9_3")
+    assert gone.facts is not None
+    assert (gone.state.value, str(gone.facts.waits)) == (
+        "finishing",
+        "neither source lists it any more, as of a task that was cancelled while it waited",
+    )
+
+
+def test_a_suspended_job_is_not_said_to_work() -> None:
+    """Seen: `It is running` of a job that `scontrol suspend` had paused. It keeps its nodes, so it is still running."""
+    squeue = ("squeue", "-h", "-t", "all", "-o", "%i|%T|%r|%V|%S|%N|%j")
+    sacct = ("sacct", "-X", "-D", "-P", "-n", "-j", "9", "-o", "JobID,State,ExitCode,Submit,Start,End,NodeList,JobName")
+    times = "2026-11-28T12:00:01|2026-11-28T12:00:02"
+    polls = [poll(1, squeue, f"9|SUSPENDED|None|{times}|n1|x"), poll(2, sacct, f"9|SUSPENDED|0:0|{times}|Unknown|n1|x")]
+    (run,) = replay_polls(list(enumerate(polls, 1))).runs
+    assert (run.state.value, why(run)) == (
+        "running",
+        "slurm calls it running, but it does not work: it is suspended, for another job or by the site.",
+    )
 
 
 RESERVATION = (

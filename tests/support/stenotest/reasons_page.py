@@ -6,7 +6,7 @@ from pathlib import Path
 
 from steno.engine.causes.catalogue import shipped
 from steno.engine.providers.dstack.endings import GENERAL, MESSAGES, REASONS
-from steno.engine.providers.slurm.words import ENDINGS, NEVER, PENDING
+from steno.engine.providers.slurm.words import ENDINGS, NEVER, PENDING, SUBTRACTED
 from steno.engine.rules import reasons
 from steno.engine.state.facts import Finding
 
@@ -64,6 +64,7 @@ def page() -> str:
         "a schedule that goes on": reasons.SCHEDULED,
         "a firing whose end no answer showed": reasons.NOT_SEEN,
         "running, its machine unreachable": reasons.CUT_OFF,
+        "running, paused by its provider": reasons.PAUSED,
         "running, warned of idle GPUs": reasons.WARNED,
         "running, its machine idle": reasons.IDLE,
         "running, its machine gone": reasons.GONE,
@@ -94,7 +95,7 @@ def page() -> str:
         "Words in the message, in any case. They count where dstack's word has many causes: containers, capacity.\n",
         *_table("message", {", ".join(f"`{word}`" for word in words): row for words, row in MESSAGES.items()}),
         "## Slurm: by the state, or the state and exit code, of a job that ended\n",
-        *_table("state", {f"`{word}`": row for word, row in ENDINGS.items()}),
+        *_table("state", {f"`{word}`": row for word, row in {**ENDINGS, **SUBTRACTED}.items()}),
         "## Slurm: by its reason why a job waits\n",
         *_waits(),
         "## By a line of the output\n",
