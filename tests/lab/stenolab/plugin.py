@@ -5,9 +5,9 @@
 and without accounting, in three processes.
 
 Tests that use a server are marked `lab` by themselves, and xdist keeps those of one version in one process, so that a
-whole run starts each server once; it ends with the module of its last test. A test of both versions runs on the older
-one in `make test-ci` only; `suffices(version)` leaves the other server to `make test-long`. Without the servers'
-environments tests skip; with `STENO_REQUIRE_LAB=1` they fail.
+whole run starts each server once; it ends with the module of its last test. The oldest one runs in `make test-ci`
+only; `suffices(version)` leaves the other server to `make test-long`. Without the servers' environments tests skip;
+with `STENO_REQUIRE_LAB=1` they fail.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         enough = {version for mark in item.iter_markers("suffices") for version in mark.args}
         if servers and enough and not servers & enough:
             item.add_marker(pytest.mark.long)
-        elif servers == {OLDEST} and not enough and "dstack" in item.fixturenames:
+        elif servers == {OLDEST}:
             item.add_marker(pytest.mark.ci)
 
 

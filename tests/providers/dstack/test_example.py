@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import yaml
 from stenolab.lab import Lab
-from stenolab.versions import OLDEST
 from stenotest.waiting import LIMIT_S
 
 from steno.engine.providers.base import Submission
@@ -79,7 +78,6 @@ def test_the_example_compiles_for_the_gpu_that_is_there(
 
 
 @pytest.mark.slow
-@pytest.mark.suffices(OLDEST)
 def test_the_example_runs(dstack: Lab, tmp_path: Path, connect: Callable[..., DstackProvider]) -> None:
     """Its file arrives, its commands run in order; the compiler is one the lab has."""
     enumerator = tmp_path / "rocm_agent_enumerator"
