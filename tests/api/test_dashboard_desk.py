@@ -240,7 +240,8 @@ def test_the_palette_finds_runs_machines_pages_and_levers(towned: Served, see: S
     page.keyboard.press("Control+k")
     seen.until("document.querySelector('.palette') === null")
     opened = page.evaluate("window.opened")
-    assert len(opened) == 5 and all(opened), "a window is on the page before it takes keys"
+    assert len(opened) == 5
+    assert all(opened), "a window is on the page before it takes keys"
     assert seen.complaints == []
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from stenotest.dstack_history import START, DstackHistory
 from stenotest.histories import histories
 from stenotest.machines import HOST, machine_histories
+from stenotest.recorded_trace import RECORDINGS, TRACES
 from stenotest.records import StandingClock, temporary_record
 
 from steno.engine.fold.fold import Fold
@@ -28,8 +29,6 @@ from steno.projections.api.feed.framer import Frame, Framer
 from steno.projections.read_models.past_worlds import world_before
 from steno.projections.read_models.projector import caught_up
 
-TRACES = Path(__file__).parents[1] / "traces"
-RECORDINGS = sorted(str(path.relative_to(TRACES)) for path in TRACES.rglob("*.zst"))
 SOME = [
     name if number % 6 == 1 else pytest.param(name, marks=pytest.mark.long) for number, name in enumerate(RECORDINGS)
 ]

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from steno.events.store.record import Record
 
-RECORDINGS = Path(__file__).parent.parent / "traces"
-
 
 @pytest.fixture
 def clock() -> StandingClock:
@@ -34,11 +32,3 @@ def record(tmp_path: Path, clock: StandingClock) -> Iterator[Record]:
 @pytest.fixture(scope="session")
 def reading() -> TraceReading:
     return TraceReading(source_of=READINGS.source, answered=READINGS.answered)
-
-
-@pytest.fixture(scope="session")
-def recordings() -> tuple[Path, ...]:
-    """Every recording of a genuine server."""
-    paths = tuple(sorted(RECORDINGS.rglob("*.jsonl.zst")))
-    assert paths
-    return paths

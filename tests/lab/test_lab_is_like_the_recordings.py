@@ -23,7 +23,7 @@ from stenolab.plugin import FIXTURES
 from stenolab.shape import agree, course, filled, paths
 from stenolab.versions import OLDEST
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.ci]  # of the lab, which changes of Steno do not touch
 
 TRACES = Path(__file__).parent.parent / "traces"
 SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFakeKeyForTheLabOnlyNotARealOneAAAAAAAAAAAAAA lab"

@@ -76,6 +76,7 @@ def test_each_gets_the_machine_it_asked_for_and_strangers_keep_theirs(dstack_19:
     assert [row["status"] for row in dstack_19.instances(project) if row["fleet_name"] == "theirs"] == ["idle"]
 
 
+@pytest.mark.ci
 def test_an_end_that_dstack_refuses_is_told_and_tried_again(dstack_22: Lab, steno_at: StenoAt) -> None:
     """The server's own words are in the record and in the explanation; the machine is billed until it goes."""
     project = dstack_22.project()

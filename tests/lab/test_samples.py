@@ -28,6 +28,7 @@ def kept(lab: Lab, project: str, name: str, run_id: str) -> list[object]:
     return metrics
 
 
+@pytest.mark.ci
 @pytest.mark.suffices(NEWEST)
 def test_samples_outlive_the_server_s_memory(dstack: Lab, steno_at: StenoAt) -> None:
     """While the run goes on they are fetched as they come, each once; what the server forgot is in the record."""

@@ -33,6 +33,7 @@ def held(steno: Steno, name: str) -> bool:
     return any(run.name == name and run.held is not None for run in folded(steno).runs.all())
 
 
+@pytest.mark.ci  # `tests/engine/control/test_ownership.py` holds it without a server
 @pytest.mark.suffices(NEWEST)
 def test_a_strangers_run_of_our_queued_requests_name_ends_as_theirs_and_ours_runs(
     dstack: Lab, steno_at: StenoAt
