@@ -1,7 +1,5 @@
 """A message of the stream is the same whoever makes it, from where, and when."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Pages and pictures as a person sees them on a terminal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,20 +1,14 @@
 """Fixtures that the tests of the record share."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from stenotest.records import StandingClock, temporary_record
 
 from steno.engine.providers.registry import READINGS
+from steno.events.store.record import Record
 from steno.events.traces.trace import TraceReading
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from steno.events.store.record import Record
 
 
 @pytest.fixture

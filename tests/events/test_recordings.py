@@ -1,21 +1,14 @@
 """The record against everything genuine servers have said."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from stenotest.recorded_trace import FOR_LAWS, RECORDINGS, TRACES
 from stenotest.records import temporary_record
 
 from steno.engine.providers.registry import READINGS
-from steno.events.traces.trace import import_trace, read_trace, write_trace_line
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from steno.events.traces.trace import TraceReading
+from steno.events.traces.trace import TraceReading, import_trace, read_trace, write_trace_line
 
 
 @pytest.mark.parametrize("name", FOR_LAWS)

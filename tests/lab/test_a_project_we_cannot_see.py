@@ -1,7 +1,5 @@
 """A project that is not there, or not ours: dstack answers its lists with `200 []`, and nobody would notice."""
 
-from __future__ import annotations
-
 import pytest
 from stenolab.lab import Lab
 from stenolab.plugin import StenoAt

@@ -3,8 +3,6 @@
 All but one are submitted with `steno submit`, go on at once, and are followed by one `steno record`.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -4,8 +4,6 @@ The recordings were made of genuine servers at their own pace, in front of a clo
 lab hurries them. Nothing else may differ, or whatever is tested against the lab is tested against a fiction.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Iterator

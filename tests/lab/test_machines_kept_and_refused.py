@@ -1,7 +1,5 @@
 """Machines that Steno must not end, or cannot; runs that wait for theirs; an engine that was away."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The samples of a run's GPUs: in a genuine server for a while, in our record for ever."""
 
-from __future__ import annotations
-
 import pytest
 from stenolab.lab import Gate, Lab
 from stenolab.plugin import StenoAt

@@ -1,7 +1,5 @@
 """`steno submit` and its companions against genuine servers: exit codes, files, output, secrets."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

@@ -1,7 +1,5 @@
 """Names collide between people, and between Stenos in one project, on genuine servers: all keep their own runs."""
 
-from __future__ import annotations
-
 import pytest
 from stenolab.lab import Gate, Lab
 from stenolab.plugin import StenoAt

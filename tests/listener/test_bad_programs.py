@@ -1,17 +1,13 @@
 """Bad programs in containers: each ends with a reason of its own, in time, and leaves nothing."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from stenotest.kernels import ADDITION, submission
 from stenotest.listeners import judged
 
 from steno.engine.kernel.executor import job_of
-
-if TYPE_CHECKING:
-    from steno.engine.listener.sandbox import Containers
+from steno.engine.listener.sandbox import Containers
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("docker")]
 

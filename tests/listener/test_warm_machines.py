@@ -1,7 +1,5 @@
 """Kernels on machines that stay warm, through the real command: `steno up` on local, a listener, real containers."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -5,8 +5,6 @@ marks the lines that decide, `%name` stands for a block of blocks.txt. `python -
 the top prints what is missed.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from functools import cache

@@ -1,7 +1,5 @@
 """Law: a record that is exported and imported into a fresh one replays alike, or the trace says what it leaves out."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The doctor on the genuine servers, and the fleet a submission makes there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """The shipped example is a task dstack takes and runs, and what its documents print is what the code says."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Poll rounds on the genuine servers: what is asked, how far back, and what counts as answered."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator

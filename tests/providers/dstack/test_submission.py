@@ -1,7 +1,5 @@
 """Submitting, finding, stopping and reading output, on the genuine servers."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

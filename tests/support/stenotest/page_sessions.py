@@ -2,8 +2,6 @@
 which its text does not repeat at each command.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
