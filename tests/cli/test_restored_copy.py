@@ -1,5 +1,7 @@
 """The drill: a record is lost, `steno db restore` puts a copy in its place, and all goes on from there."""
 
+from __future__ import annotations
+
 import json
 import os
 import shutil
@@ -9,15 +11,18 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from stenotest.command_line import Steno
 
 from steno.events import types
 from steno.events.clock import SystemClock
 from steno.events.errors import RecordNotWritable, RecordReplaced
 from steno.events.store.record import Batch, Record
 from steno.events.store.sqlite.connection import own_head
+
+if TYPE_CHECKING:
+    from stenotest.command_line import Steno
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
