@@ -4,8 +4,6 @@ The lab is a package that is not installed and stays off `sys.path`, where a sec
 behind it: it is loaded from its folder, under the name `stenolab`, and then registered like any plugin.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import importlib.util

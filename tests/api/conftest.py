@@ -1,7 +1,5 @@
 """The HTTP service for tests: in a thread of the test's own process, or as the genuine command."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,12 +1,12 @@
 """The service marks archives: they are marked, and neither blind, nor billed on, nor in any budget."""
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -21,11 +21,6 @@ from steno.events.poll import Poll
 from steno.events.store.record import Batch, Record
 from steno.events.traces.trace import import_trace
 from steno.events.types import SourceHidden
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import httpx
 
 TRACES = Path(__file__).parent.parent / "traces"
 ALL = sorted(TRACES.rglob("*.jsonl.zst"))

@@ -1,15 +1,10 @@
 """`/api/cases`: what the rules saw, as JSON and CSV, now and before."""
 
-from __future__ import annotations
-
 import csv
 from io import StringIO
-from typing import TYPE_CHECKING
 
+import httpx
 import pytest
-
-if TYPE_CHECKING:
-    import httpx
 
 
 def test_cases_as_json_and_csv_and_at_a_moment_before(reader: httpx.Client) -> None:

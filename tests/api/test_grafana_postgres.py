@@ -1,7 +1,5 @@
 """The Grafana dashboard of a record on PostgreSQL: a role that may only read asks a real one every question."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,7 +19,6 @@ from steno.events.store.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from conftest import Serve, Served, Starts
     from stenolab.browser import See, Seen
@@ -27,53 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-EVIL = """<!doctype html><meta charset=utf-8><title>evil</title><body><script>
-const base = new URLSearchParams(location.search).get("at"), told = window.told = {};
-const run = JSON.stringify({configuration: {type: "task", commands: ["touch /tmp/owned"]}});
-const attempt = async (name, act) => { try { told[name] = await act(); } catch (error) { told[name] = "failed"; } };
-const loads = (tag, more) => new Promise((done) => {
-  const one = Object.assign(document.createElement(tag), more);
-  one.onload = () => done("loaded"); one.onerror = () => done("failed");
-  document.body.append(one);
-});
-const stream = () => new Promise((done) => {
-  const source = new EventSource(base + "/api/stream?after=0");
-  source.onopen = () => done("opened"); source.onmessage = () => done("read"); source.onerror = () => done("failed");
-});
-const socket = () => new Promise((done) => {
-  const one = new WebSocket(base.replace("http", "ws") + "/api/stream");
-  one.onopen = () => done("opened"); one.onerror = () => done("failed");
-});
-const form = (type, name) => new Promise((done) => {
-  const frame = Object.assign(document.createElement("iframe"), {name: type}), one = document.createElement("form");
-  Object.assign(one, {method: "post", action: base + "/api/runs", enctype: type, target: type});
-  one.append(Object.assign(document.createElement("input"), {name: run.slice(0, -1) + ',"x":"', value: '"}'}));
-  frame.onload = () => setTimeout(() => done("sent"), 200);
-  document.body.append(frame, one); one.submit();
-});
-(async () => {
-  for (const path of ["/api/runs", "/api/overview", "/metrics", "/openapi.json"]) {
-    await attempt("cors " + path, async () => (await fetch(base + path)).status);
-    await attempt("opaque " + path, async () => (await fetch(base + path, {mode: "no-cors"})).type);
-    await attempt("script " + path, () => loads("script", {src: base + path}));
-    await attempt("image " + path, () => loads("img", {src: base + path}));
-    await attempt("style " + path, () => loads("link", {rel: "stylesheet", href: base + path}));
-  }
-  for (const type of ["text/plain", "application/x-www-form-urlencoded", "application/json"]) {
-    for (const mode of ["no-cors", "cors"]) {
-      await attempt(`post ${type} ${mode}`, async () =>
-        (await fetch(base + "/api/runs", {method: "POST", mode, body: run, headers: {"Content-Type": type}})).type);
-    }
-  }
-  await attempt("beacon", async () => { navigator.sendBeacon(base + "/api/runs", run); return "sent"; });
-  for (const type of ["text/plain", "multipart/form-data", "application/x-www-form-urlencoded"]) {
-    await attempt("form " + type, () => form(type));
-  }
-  await attempt("stream", stream);
-  await attempt("socket", socket);
-  told.done = true;
-})();
-</script>"""
+EVIL = Path(__file__).with_name("evil.html").read_bytes()
 
 
 @contextmanager
@@ -82,7 +36,7 @@ def another_site() -> Iterator[str]:
 
     class Page(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = EVIL.encode()
+            body = EVIL
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
             self.send_header("Content-Length", str(len(body)))

@@ -1,7 +1,5 @@
 """A message of the stream is the same whoever makes it, from where, and when."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from hypothesis import strategies as st
 from stenotest.dstack_history import START, DstackHistory
 from stenotest.histories import histories
 from stenotest.machines import HOST, machine_histories
+from stenotest.recorded_trace import RECORDINGS, TRACES
 from stenotest.records import StandingClock, temporary_record
 
 from steno.engine.fold.fold import Fold
@@ -28,8 +27,6 @@ from steno.projections.api.feed.framer import Frame, Framer
 from steno.projections.read_models.past_worlds import world_before
 from steno.projections.read_models.projector import caught_up
 
-TRACES = Path(__file__).parents[1] / "traces"
-RECORDINGS = sorted(str(path.relative_to(TRACES)) for path in TRACES.rglob("*.zst"))
 SOME = [
     name if number % 6 == 1 else pytest.param(name, marks=pytest.mark.long) for number, name in enumerate(RECORDINGS)
 ]

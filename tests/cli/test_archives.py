@@ -1,7 +1,5 @@
 """An imported trace is an archive: it changes no budget, limit, alert or refusal, and can be hidden."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

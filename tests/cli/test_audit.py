@@ -1,9 +1,7 @@
 """`steno audit`, what `steno explain` says of decisions, and the audit in the background that `steno doctor` counts."""
 
-from __future__ import annotations
-
 import logging
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -19,9 +17,6 @@ from steno.events.clock import SystemClock
 from steno.events.installation import version
 from steno.events.store.store import store_at
 from steno.projections.answers.decision_audit import BackgroundAudit, last_audit
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FORGED = types.RunPlaced(run_id="run-x", provider="dstack")
 

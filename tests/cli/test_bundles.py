@@ -1,12 +1,11 @@
 """An incident bundle opens anywhere, proves itself, hides what it was told to hide, and refuses to be changed."""
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,9 +21,6 @@ from steno.events.bundle.form import VERSION, AnyLine, BundleEvent, BundlePart, 
 from steno.events.clock import SystemClock
 from steno.events.errors import NotARecord, RecordTooNew
 from steno.events.store.record import Record
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TRACES = Path(__file__).parent.parent / "traces"
 BUNDLES = Path(__file__).parent.parent / "incidents" / "bundles"

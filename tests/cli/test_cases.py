@@ -1,19 +1,13 @@
 """`steno cases`, `steno rules diff` and `steno bisect`: their forms, and what they say where they cannot."""
 
-from __future__ import annotations
-
 import csv
 import json
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import pytest
-from stenotest.command_line import refused
-
-if TYPE_CHECKING:
-    from stenotest.command_line import Steno
+from stenotest.command_line import Steno, refused
 
 TRACE = Path(__file__).parents[1] / "traces" / "dstack-0.22.5" / "several.jsonl.zst"
 

@@ -1,17 +1,17 @@
 """Wall clocks that are set while processes run, and what this machine's clock decides."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
+from stenotest.command_line import Steno
 from stenotest.frozen_time import time_in_hand
 from stenotest.gated_run import holding
 from stenotest.in_process import InProcess
@@ -29,12 +29,6 @@ from steno.projections.answers.overview import overview
 from steno.projections.api.tokens import Tokens
 from steno.projections.read_models.projector import caught_up
 from steno.projections.read_models.reader_pool import Pool
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stenotest.command_line import Steno
-
 
 HOUR = 3600
 PRICE = 1.99

@@ -1,20 +1,18 @@
 """A database that is read-only, full, older, or not who it says: one line, and what was acknowledged is there."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
-from stenotest.command_line import refused
-from stenotest.postgres import FAST, lacking, new_server
+from stenotest.command_line import Background, Steno, refused
+from stenotest.postgres import FAST, Server, lacking, new_server
 from stenotest.records import StandingClock
 from stenotest.waiting import wait
 
@@ -24,13 +22,6 @@ from steno.events.store import schema
 from steno.events.store.record import Batch, Record
 from steno.events.store.store import new_identity, store_at
 from steno.events.types import RecorderStopped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stenotest.command_line import Background, Steno
-    from stenotest.postgres import Server
-
 
 TRACE = Path(__file__).parents[1] / "traces" / "dstack-0.22.5" / "name_reuse.jsonl.zst"
 SUBMIT = ("submit", "--provider", "local")

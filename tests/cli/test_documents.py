@@ -1,7 +1,5 @@
 """Every command of the README and of each page of `docs/`, typed in its order in a clone, in a home of its own."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

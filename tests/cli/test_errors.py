@@ -1,7 +1,5 @@
 """Every error is one line and the exit code the manual promises; that of a run depends on why it ended."""
 
-from __future__ import annotations
-
 import errno
 from itertools import product
 

@@ -1,32 +1,23 @@
 """A primary that fails over, and a database restored to an older point: the record says what is lost."""
 
-from __future__ import annotations
-
 import re
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import psycopg
 import pytest
-from stenotest.command_line import refused
-from stenotest.postgres import FAST, lacking, new_server
+from stenotest.command_line import Background, Steno, refused
+from stenotest.postgres import FAST, Server, lacking, new_server
 from stenotest.waiting import wait
 
 from steno.events.clock import RandomIds, SystemClock
 from steno.events.errors import RecordLocked, RecordPaused, RecordUnreachable
 from steno.events.store.record import Batch, Record
 from steno.events.types import SubmitIntended
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from stenotest.command_line import Background, Steno
-    from stenotest.postgres import Server
-
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(lacking() is not None, reason=str(lacking()))]
 

@@ -1,7 +1,5 @@
 """Files beside a record, read models and answers of a hostile server: readers tell the truth or refuse."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Answers for people and programs about machines and money, from a recording of a genuine server."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """A task for which dstack's plan has no offer, through the genuine command."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

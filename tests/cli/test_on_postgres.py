@@ -1,21 +1,16 @@
 """The commands on a record in PostgreSQL: the answers of SQLite, and one clear line where the database refuses."""
 
-from __future__ import annotations
-
 import json
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from stenotest.command_line import Steno
 from stenotest.postgres import FAST, new_server
 from stenotest.waiting import wait
 
 from steno.events.store.store import REVISION
-
-if TYPE_CHECKING:
-    from stenotest.command_line import Steno
 
 TRACE = Path(__file__).parents[1] / "traces" / "dstack-0.22.5" / "name_reuse.jsonl.zst"
 QUESTIONS = (

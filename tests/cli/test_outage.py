@@ -1,7 +1,5 @@
 """A dstack that is down or slow, through the genuine command: what is said, when, and what becomes of requests."""
 
-from __future__ import annotations
-
 import signal
 import socket
 import subprocess

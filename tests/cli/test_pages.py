@@ -1,7 +1,5 @@
 """Pages and pictures as a person sees them on a terminal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -22,6 +20,7 @@ from steno.events.clock import SECOND, duration, format_time
 from steno.projections.answers.timeline import timeline
 
 TRACES = Path(__file__).parent.parent / "traces" / "dstack-0.22.5"
+PAGES = Path(__file__).with_name("pages")
 
 
 @pytest.fixture(scope="module")
@@ -32,65 +31,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> InProcess:
     return call
 
 
-EXPLAINED = """\
-bad-run  ● failed · exit_nonzero · exit 1
-dstack 32df2f72-b39d-405e-adbb-c03f6fa16996
-run id f6a1948d-829e-5802-affc-b1b28751ac63
-
-It exited 1; read its output: `steno logs bad-run --tail 50`.
-
-The rule
-  Every job has ended, and the task's retry policy does not cover how. The run
-  failed: job 0 exited 1. Nobody had requested a stop.
-  current@1/failure-reported
-
-Poll 316, 2026-11-20 13:40:15Z, dstack/failure /api/project/failure/runs/get
-  .
-    status              "running"
-    termination_reason  null
-  .jobs[0].job_submissions[0]
-    status              "terminating"
-    termination_reason  "container_exited_with_error"
-    exit_status         1
-
-How it got there
-  13:39:26.9Z  queued        poll 2      run submitted, job submitted
-  13:39:27.9Z  provisioning  poll 16     run submitted, job provisioning
-  13:39:49.0Z  pulling       poll 150    run provisioning, job pulling
-  13:40:04.1Z  running       poll 242    run provisioning, job running
-  13:40:15.1Z  failed        poll 316    run running, job terminating, containe…
-
-Why not warm
-  - There was no earlier machine.
-
-What would have changed it
-  - Had the job exited 0 → succeeded/exit_zero
-  - Had the job still been running → no verdict yet (running)
-  - Had the task's retry policy covered how the job ended → no verdict yet
-    (finishing)
-  - Had the run been stopped before its end → stopped/stopped_by_user
-
-The full answer: steno poll 316
-The line of its output that explains it: steno logs bad-run | steno causes -
-"""
-DRAWN = """\
-bad-run  ● failed · exit_nonzero · exit 1
-dstack 32df2f72-b39d-405e-adbb-c03f6fa16996
-run id f6a1948d-829e-5802-affc-b1b28751ac63
-submitted 2026-11-20 13:39:26Z  ran 20.9 s  cold start
-cost $0.0321, dstack says $0.0321
-
-not yet seen   ·                                                         86 ms
-queued         █▏                                                        0.9 s
-provisioning    ██████████████████████▉                                 21.1 s
-pulling                               ████████████████▋                 15.1 s
-running                                                ████████████     11.1 s
-               └─────────┴──────────┴──────────┴──────────┴────────     48.2 s
-               0         10 s       20 s       30 s       40 s
-its machine
-provisioning   ▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒                                       16.5 s
-busy                            ▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒     31.6 s
-"""
+EXPLAINED = (PAGES / "explain.txt").read_text(encoding="utf-8")
+DRAWN = (PAGES / "timeline.txt").read_text(encoding="utf-8")
 
 
 def lines(text: str) -> list[str]:

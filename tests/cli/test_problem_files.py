@@ -1,7 +1,5 @@
 """A problem as a file or a folder: the same problem, and one plain line for whatever is wrong with it."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

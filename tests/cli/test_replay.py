@@ -1,7 +1,5 @@
 """Traces: written, exported, imported and replayed, broken lines and odd limits included."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`steno rules`: files are checked, shown and adopted; the record keeps what was adopted."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,18 +1,13 @@
 """`steno sql` and the tables of `steno export`: their forms, their moment, and what they say where they cannot."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from stenotest.command_line import Steno
+from stenotest.command_line import Steno
 
 TRACE = Path(__file__).parents[1] / "traces" / "dstack-0.22.5" / "retry_success.jsonl.zst"
 QUESTION = "select name, usd(cost_microusd) as cost, evidence, submitted_at, attempts > 1 as again from runs"

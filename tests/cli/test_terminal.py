@@ -1,7 +1,5 @@
 """Output on a terminal: pager, progress, following, and text that would steer it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """`steno token`: the token alone on stdout, once; everything else can be asked for again."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Usage: the front page, errors in one line with exit code 2, and what is drawn of the state machines."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Machines of this host with a price: cold, warm, queued, refused and ended, by the genuine command."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable, Iterator

@@ -1,30 +1,20 @@
 """Holders of sources, on both databases: who holds which, and how recorders share them."""
 
-from __future__ import annotations
-
 import json
 import platform
 import signal
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from stenotest.command_line import refused
+from stenotest.command_line import Background, Steno, refused
 from stenotest.waiting import wait
 
 from steno.events.clock import SECOND, SystemClock
 from steno.events.errors import RecordNotFound
 from steno.events.store.record import Record
-from steno.events.store.store import store_at
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from stenotest.command_line import Background, Steno
-
-    from steno.events.store.store import Holder
-
+from steno.events.store.store import Holder, store_at
 
 SOURCE = f"local/{platform.node()}"
 

@@ -1,7 +1,5 @@
 """Limits by owner in `steno.toml`: what they mean, and one line for what they cannot be."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

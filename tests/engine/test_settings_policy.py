@@ -1,7 +1,5 @@
 """From settings to the policy in force: the first site's names and defaults, and what a value cannot be."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,22 +1,14 @@
 """Fixtures that the tests of the record share."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from stenotest.records import StandingClock, temporary_record
 
 from steno.engine.providers.registry import READINGS
+from steno.events.store.record import Record
 from steno.events.traces.trace import TraceReading
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from steno.events.store.record import Record
-
-RECORDINGS = Path(__file__).parent.parent / "traces"
 
 
 @pytest.fixture
@@ -34,11 +26,3 @@ def record(tmp_path: Path, clock: StandingClock) -> Iterator[Record]:
 @pytest.fixture(scope="session")
 def reading() -> TraceReading:
     return TraceReading(source_of=READINGS.source, answered=READINGS.answered)
-
-
-@pytest.fixture(scope="session")
-def recordings() -> tuple[Path, ...]:
-    """Every recording of a genuine server."""
-    paths = tuple(sorted(RECORDINGS.rglob("*.jsonl.zst")))
-    assert paths
-    return paths

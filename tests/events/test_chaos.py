@@ -1,7 +1,5 @@
 """16 writers and a reader that follows, while each of them and the database is killed and started again at random."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Nesting is measured without recursion, so nothing ever runs at the interpreter's limit."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,12 +1,12 @@
 """verify looks at every column: the law edits each column of each table that a store has, a new one too."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
 import psycopg
@@ -22,10 +22,6 @@ from steno.events.store.copying import copy
 from steno.events.store.record import Batch, Record
 from steno.events.store.sqlite.opening import expected_schema
 from steno.events.store.store import store_at
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 NOT_OF_THE_RECORD = {"leases": "who acts now", **dict.fromkeys(("blobs", "tokens"), "private, and erased on purpose")}
 """Tables beside the record. They are replaced whole, so that no chain covers them."""

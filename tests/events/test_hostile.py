@@ -1,7 +1,5 @@
 """Answers that are not proper JSON, or hardly: kept, given back, and never a reason to fail."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A signal that raises in the middle of a call to PostgreSQL: the session goes on, and nothing is lost or doubled."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from itertools import count
 from typing import Any

@@ -1,7 +1,5 @@
 """The schema that the migrations make is the one the code declares."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

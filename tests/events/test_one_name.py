@@ -1,10 +1,9 @@
 """A record in a file has one name: links lead to it, and a file that is moved under its writer is written no more."""
 
-from __future__ import annotations
-
 import os
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from stenotest.records import StandingClock, temporary_record
@@ -13,10 +12,6 @@ from steno.events import types
 from steno.events.errors import RecordNotWritable, RecordReplaced
 from steno.events.store.record import Batch, Record
 from steno.events.store.store import store_at
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 EVENT = types.StopSucceeded(run_id="1", provider="local")
 BATCH = (Batch("run/1", [EVENT]),)

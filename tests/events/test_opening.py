@@ -1,7 +1,5 @@
 """Opening refuses other files and damaged records in one line, and writes nothing."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """Cases of PostgreSQL alone: other writers, a server that ends, expiring leases, partitions."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal
@@ -10,8 +8,10 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -26,10 +26,6 @@ from steno.events.store.copying import copy
 from steno.events.store.record import Batch, Record
 from steno.events.store.store import new_identity, store_at
 from steno.events.types import SubmitIntended
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 def opened(url: object, *, write: bool = True, create: bool = True) -> Record:

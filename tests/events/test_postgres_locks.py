@@ -1,7 +1,5 @@
 """A process that holds a lock of the database and stands still delays the others only for seconds."""
 
-from __future__ import annotations
-
 from contextlib import closing, suppress
 
 import psycopg

@@ -1,20 +1,14 @@
 """The roles of a PostgreSQL database that keep, drop and read the output of runs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import psycopg
 import pytest
 from psycopg import errors
 from stenotest.outputs import keep_output
+from stenotest.postgres import MakeRole
 from stenotest.records import StandingClock
 
 from steno.events.store.outputs import chunks
 from steno.events.store.record import Record
-
-if TYPE_CHECKING:
-    from stenotest.postgres import MakeRole
 
 
 def test_a_role_that_appends_keeps_and_drops_output(postgres_url: str, make_role: MakeRole) -> None:

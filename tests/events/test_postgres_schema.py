@@ -1,7 +1,5 @@
 """The schema of a record on PostgreSQL."""
 
-from __future__ import annotations
-
 import psycopg
 import pytest
 from stenotest.records import StandingClock

@@ -1,15 +1,14 @@
 """Several processes on one record: nothing lost, no gap, no order broken, whatever is killed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pytest
 import stenotest
@@ -17,9 +16,6 @@ from stenotest.records import StandingClock, temporary_record
 
 from steno.events import types
 from steno.events.store.record import Batch, Record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SUPPORT = str(Path(stenotest.__file__).parents[1])
 EVENT = types.SubmitIntended(run_id="a", provider="local", name="a")

@@ -1,10 +1,8 @@
 """No secret comes back: not from an answer, not from the bytes of the record, not from a trace."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 from hypothesis import given
@@ -14,12 +12,8 @@ from stenotest.records import START, poll_of, temporary_record
 from steno.engine.providers.registry import READINGS
 from steno.events.shape.secrets import scrub
 from steno.events.shape.shape import BodyShape, compile_paths
+from steno.events.store.record import Record
 from steno.events.traces.trace import write_trace_line
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from steno.events.store.record import Record
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAE\n-----END OPENSSH PRIVATE KEY-----\n"
 SECRETS = ("hunter2-env", "hunter2-job", "hunter2-registry", "hunter2-token", "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAE")

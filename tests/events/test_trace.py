@@ -1,10 +1,8 @@
 """Traces: one poll a line, read as anybody may have written it, imported once."""
 
-from __future__ import annotations
-
 import io
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -15,13 +13,8 @@ from stenotest.records import START
 from steno.events.clock import format_time
 from steno.events.errors import UnreadableInput
 from steno.events.poll import Poll
-from steno.events.traces.trace import BadTraceLine, import_trace, parse_line, read_trace, write_trace_line
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from steno.events.store.record import Record
-    from steno.events.traces.trace import TraceReading
+from steno.events.store.record import Record
+from steno.events.traces.trace import BadTraceLine, TraceReading, import_trace, parse_line, read_trace, write_trace_line
 
 LINE = {
     "t": "2026-11-20T13:37:20.559+00:00", "ep": "runs_list", "path": "/api/runs/list",

@@ -1,7 +1,5 @@
 """Events are read for ever: every type and version that was ever written has a fixture here."""
 
-from __future__ import annotations
-
 import typing
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The values that move at every poll come back byte for byte, in few bytes."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

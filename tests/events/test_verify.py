@@ -1,12 +1,10 @@
 """verify: every changed byte that carries data is found, and named where it can be."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -20,9 +18,6 @@ from steno.events.clock import SECOND
 from steno.events.errors import StenoError
 from steno.events.store.record import Batch, Head, Record
 from steno.events.store.sqlite.opening import expected_schema, plain_sql
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SHARED = HealthCheck.function_scoped_fixture
 """Every example writes the file of `tmp_path` again."""

@@ -1,7 +1,5 @@
 """A kernel's task as its provider runs it: the command of its configuration in a shell, with a real compiler."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator

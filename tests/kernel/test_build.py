@@ -1,7 +1,5 @@
 """The files that the compiler gets, and the object that is kept: the judge's own, never made beside a solution."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence

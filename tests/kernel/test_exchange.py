@@ -1,7 +1,5 @@
 """The folder of a program: how its files may change, and how long they hold the judge up."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

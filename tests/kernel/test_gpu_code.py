@@ -1,7 +1,5 @@
 """Kernels compiled for real GPUs, where there is none: what is in the code object, and how it ends without its GPU."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -10,15 +8,12 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from stenotest.kernels import DOING, PATIENT, SHIPPED, Judgement, submission
 
 from steno.engine.kernel.executor import job_of
-
-if TYPE_CHECKING:
-    from steno.engine.kernel.submission import KernelSubmission
+from steno.engine.kernel.submission import KernelSubmission
 
 pytestmark = pytest.mark.slow
 

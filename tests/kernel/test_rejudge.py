@@ -1,7 +1,5 @@
 """A recorded kernel judged again: the same events give the same result, and each defect of the evidence changes it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Numbers of every type, and what of them is right."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The kernels' provider's answers about its machines after a restart, and about a machine that ended by itself."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

@@ -4,8 +4,6 @@ eval "$(python tests/lab/lab.py up)"     and then `steno submit --wait -- …` i
 python tests/lab/lab.py down
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 

@@ -3,8 +3,6 @@
 python tests/lab/setup.py
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -1,13 +1,10 @@
 """A project that is not there, or not ours: dstack answers its lists with `200 []`, and nobody would notice."""
 
-from __future__ import annotations
-
 import pytest
 from stenolab.lab import Lab
 from stenolab.plugin import StenoAt
-from stenolab.versions import OLDEST
 
-pytestmark = [pytest.mark.slow, pytest.mark.suffices(OLDEST)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("words", [["record"], ["submit", "--image", "any", "--", "true"], ["doctor"]])

@@ -1,7 +1,5 @@
 """Bills at real pace against the cloud's own: as recorded, and with ever fewer of the polls."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import closing

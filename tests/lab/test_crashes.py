@@ -2,8 +2,6 @@
 ended by one request.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

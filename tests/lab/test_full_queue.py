@@ -1,7 +1,5 @@
 """A genuine server at its own pace with more runs than machines: no idle machine waits while a run could go there."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from stenolab.lab import GPU, IMAGE, Lab

@@ -1,7 +1,5 @@
 """The lab keeps its promises, before anything is tested with it."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 

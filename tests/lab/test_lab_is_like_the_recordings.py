@@ -4,8 +4,6 @@ The recordings were made of genuine servers at their own pace, in front of a clo
 lab hurries them. Nothing else may differ, or whatever is tested against the lab is tested against a fiction.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Iterator
@@ -23,7 +21,7 @@ from stenolab.plugin import FIXTURES
 from stenolab.shape import agree, course, filled, paths
 from stenolab.versions import OLDEST
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.ci]  # of the lab, which changes of Steno do not touch
 
 TRACES = Path(__file__).parent.parent / "traces"
 SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFakeKeyForTheLabOnlyNotARealOneAAAAAAAAAAAAAA lab"

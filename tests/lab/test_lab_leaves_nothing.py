@@ -1,7 +1,5 @@
 """Nothing the lab starts outlives who started it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -2,8 +2,6 @@
 what price, held against what the cloud itself charged.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

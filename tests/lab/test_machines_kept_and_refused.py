@@ -1,7 +1,5 @@
 """Machines that Steno must not end, or cannot; runs that wait for theirs; an engine that was away."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -76,6 +74,7 @@ def test_each_gets_the_machine_it_asked_for_and_strangers_keep_theirs(dstack_19:
     assert [row["status"] for row in dstack_19.instances(project) if row["fleet_name"] == "theirs"] == ["idle"]
 
 
+@pytest.mark.ci
 def test_an_end_that_dstack_refuses_is_told_and_tried_again(dstack_22: Lab, steno_at: StenoAt) -> None:
     """The server's own words are in the record and in the explanation; the machine is billed until it goes."""
     project = dstack_22.project()

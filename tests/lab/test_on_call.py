@@ -3,8 +3,6 @@
 `on_call` is the evening, once for all tests of this module; its service goes on, for tests that look at the dashboard.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The samples of a run's GPUs: in a genuine server for a while, in our record for ever."""
 
-from __future__ import annotations
-
 import pytest
 from stenolab.lab import Gate, Lab
 from stenolab.plugin import StenoAt
@@ -28,6 +26,7 @@ def kept(lab: Lab, project: str, name: str, run_id: str) -> list[object]:
     return metrics
 
 
+@pytest.mark.ci
 @pytest.mark.suffices(NEWEST)
 def test_samples_outlive_the_server_s_memory(dstack: Lab, steno_at: StenoAt) -> None:
     """While the run goes on they are fetched as they come, each once; what the server forgot is in the record."""

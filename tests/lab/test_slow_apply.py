@@ -1,7 +1,5 @@
 """A genuine server at its own pace whose submissions take five seconds: we go on looking, and machines go in time."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 bill. All run at once, each in a project of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any

@@ -1,7 +1,5 @@
 """`steno submit` and its companions against genuine servers: exit codes, files, output, secrets."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -39,7 +37,6 @@ def test_several_at_once(dstack: Lab, steno_at: StenoAt) -> None:
     assert {name: verdicts[name] for name in ("run-0", "run-1", "run-2")} == {"run-0": 0, "run-1": 2, "run-2": 0}
 
 
-@pytest.mark.suffices(OLDEST)
 def test_flags_make_a_task(dstack: Lab, steno_at: StenoAt) -> None:
     """A command after `--`, with the flags in dstack's words, is a task like any other."""
     steno = steno_at(dstack, dstack.project())
@@ -80,7 +77,6 @@ def test_files_travel_with_the_task(dstack: Lab, steno_at: StenoAt) -> None:
     assert steno("logs", "with-files").out.splitlines() == ["__global__ void kernel() {}", "42"]
 
 
-@pytest.mark.suffices(OLDEST)
 def test_no_secret_is_kept(dstack: Lab, steno_at: StenoAt) -> None:
     """The value of an `env:` entry reaches the task, and neither record, vault, trace nor log."""
     steno = steno_at(dstack, dstack.project())
@@ -94,7 +90,6 @@ def test_no_secret_is_kept(dstack: Lab, steno_at: StenoAt) -> None:
     assert [path for path in keepers if SECRET.encode() in path.read_bytes()] == []
 
 
-@pytest.mark.suffices(OLDEST)
 def test_nobody_to_ask(dstack: Lab, steno_at: StenoAt) -> None:
     """A wrong token is one line and exit 3; a project that is not there, one line and exit 4."""
     project = dstack.project()

@@ -1,7 +1,5 @@
 """The record of a genuine server that restarts, forgets names, and serves other people too."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Kernels on a machine that stays warm behind a genuine dstack server: its task is the listener, the way is ssh."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

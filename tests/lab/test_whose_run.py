@@ -1,7 +1,5 @@
 """Names collide between people, and between Stenos in one project, on genuine servers: all keep their own runs."""
 
-from __future__ import annotations
-
 import pytest
 from stenolab.lab import Gate, Lab
 from stenolab.plugin import StenoAt
@@ -33,6 +31,7 @@ def held(steno: Steno, name: str) -> bool:
     return any(run.name == name and run.held is not None for run in folded(steno).runs.all())
 
 
+@pytest.mark.ci  # `tests/engine/control/test_ownership.py` holds it without a server
 @pytest.mark.suffices(NEWEST)
 def test_a_strangers_run_of_our_queued_requests_name_ends_as_theirs_and_ours_runs(
     dstack: Lab, steno_at: StenoAt

@@ -1,7 +1,5 @@
 """Sandboxes of small limits, and the probes that try to break out of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -2,13 +2,11 @@
 defence is needed: without it a cheat gets through.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from stenotest import listeners
@@ -16,9 +14,7 @@ from stenotest.kernels import PATIENT, briefly, submission
 
 from steno.engine.kernel.executor import job_of
 from steno.engine.kernel.machine import batches, clock
-
-if TYPE_CHECKING:
-    from steno.engine.listener.sandbox import Containers
+from steno.engine.listener.sandbox import Containers
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("docker")]
 

@@ -1,7 +1,5 @@
 """Attempts of a hostile program in a container, and the same attempts without a defence."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path

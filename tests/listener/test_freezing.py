@@ -1,7 +1,5 @@
 """Programs are frozen and thawed by their control group: in containers, and with processes in a group of cgroup v2."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -2,10 +2,7 @@
 descriptors pass over a socket in a folder that is mounted. The device is memory of this machine (`stenotest/fake_gpu`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import pytest
 from stenolab.docker import IMAGE
@@ -13,10 +10,8 @@ from stenotest.kernels import FAKE_GPU, PATIENT, briefly, submission
 from stenotest.listeners import judged
 
 from steno.engine.kernel.executor import job_of
+from steno.engine.kernel.machine.cells import ProgramEnd
 from steno.engine.listener.sandbox import ContainerLimits, Containers
-
-if TYPE_CHECKING:
-    from steno.engine.kernel.machine.cells import ProgramEnd
 
 pytestmark = [pytest.mark.ci, pytest.mark.slow, pytest.mark.xdist_group("docker")]
 

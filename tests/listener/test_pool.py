@@ -1,7 +1,5 @@
 """The pool of containers with an engine that fails in the worst moments; the real one is in test_server.py."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """The port of the judge, kept by containers: output, limits, files, the channel, and nothing left behind."""
 
-from __future__ import annotations
-
 import io
 import signal
 import subprocess

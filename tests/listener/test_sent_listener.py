@@ -1,7 +1,5 @@
 """The listener as a machine starts it: sent in a variable, unpacked, told to stop. No container engine is needed."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

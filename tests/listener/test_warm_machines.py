@@ -1,7 +1,5 @@
 """Kernels on machines that stay warm, through the real command: `steno up` on local, a listener, real containers."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -128,6 +126,7 @@ def test_what_is_wrong_with_a_kernel_is_told(site: Site) -> None:
     )
 
 
+@pytest.mark.ci
 def test_the_command_submits_and_follows(site: Site) -> None:
     """`kernel submit --wait`, and `logs`: the lines by which a kernel reports are not its output."""
     command = site.steno("kernel", "submit", site.file(), "--problem", "vector-add", "--checker", "--wait", "--json")
@@ -167,6 +166,7 @@ def test_a_machine_is_stopped_by_hand(site: Site) -> None:
     assert site.steno.wait(machine["name"], "succeeded", "stopped")
 
 
+@pytest.mark.ci
 def test_a_service_that_is_killed_loses_nothing(other: Site) -> None:
     """The kernel goes on without it; the next service reads what it reported meanwhile."""
     other.start()

@@ -1,7 +1,5 @@
 """The files of docs/deploy agree with Steno: its commands, settings, ports and probes; and with each other."""
 
-from __future__ import annotations
-
 import configparser
 import os
 import re

@@ -1,7 +1,5 @@
 """The packages that `make dist` builds work away from the checkout, as pip and as uv install it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

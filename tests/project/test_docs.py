@@ -1,7 +1,5 @@
 """Commands in documents exist, with the options they name; and links lead somewhere."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import tomllib

@@ -1,7 +1,5 @@
 """The shipped `.env.example` and `steno.toml` agree with the table of settings."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

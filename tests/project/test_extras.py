@@ -2,8 +2,6 @@
 under the GPL comes in without dstack.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """docs/reasons.md shows the present tables."""
 
-from __future__ import annotations
-
 from stenotest.reasons_page import PAGE, page
 
 

@@ -1,7 +1,5 @@
 """docs/security.md has a row for every role of the service and of the database, and each names a test that is there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -15,6 +15,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from stenotest.recorded_trace import FOR_LAWS, TRACES
 from stenotest.sampled_record import SampledRecord
 from stenotest.service import isolated
 from stenotest.traces import spans_of, values
@@ -41,8 +42,6 @@ from steno.projections.frames.source import opened
 from steno.projections.read_models.projector import caught_up
 from steno.projections.read_models.view import View
 
-TRACES = Path(__file__).parents[1] / "traces"
-NAMES = sorted(str(path.relative_to(TRACES)).removesuffix(".jsonl.zst") for path in TRACES.rglob("*.jsonl.zst"))
 Gauges = dict[str, dict[tuple[str, ...], float]]
 
 
@@ -88,12 +87,12 @@ def sent(record: Record, live: LiveWorld, now: int) -> Gauges:
     return gauges
 
 
-@pytest.fixture(scope="module", params=NAMES)
+@pytest.fixture(scope="module", params=FOR_LAWS)
 def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A record of each recording."""
     made = tmp_path_factory.mktemp("record") / "record.db"
     with Record.open(made, write=True, create=True, shapes=READINGS.shape, clock=SystemClock()) as record:
-        record.append_polls([poll for _, poll in open_trace(TRACES / f"{request.param}.jsonl.zst") if poll is not None])
+        record.append_polls([poll for _, poll in open_trace(TRACES / request.param) if poll is not None])
     return made
 
 

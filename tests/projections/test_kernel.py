@@ -1,7 +1,5 @@
 """A kernel's story is a pure function of the run's events, and its end is its verdict."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The last line of an output, as a terminal shows it."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

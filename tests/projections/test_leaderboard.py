@@ -1,7 +1,5 @@
 """The leaderboard is a pure function of judged kernels: only believed times have a place, the best is first."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -139,8 +139,8 @@ def test_the_answer_by_cases_is_that_of_two_whole_folds(
     ("name", "shows"),
     [
         ("dstack-0.22.5/warm_reuse", "machines that runs share"),
-        ("dstack-0.22.5/retry_success", "attempts"),
-        ("slurm-22.05/fanout_one_winner", "several witnesses"),
+        pytest.param("dstack-0.22.5/retry_success", "attempts", marks=pytest.mark.ci),
+        pytest.param("slurm-22.05/fanout_one_winner", "several witnesses", marks=pytest.mark.ci),
         pytest.param("dstack-0.19.37/flap", "outages", marks=pytest.mark.long),
     ],
 )

@@ -1,7 +1,5 @@
 """A dstack run on dstack's own Slurm backend is a Slurm job, too: one run, with the job's allocation as its machine."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterator

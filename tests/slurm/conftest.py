@@ -1,7 +1,5 @@
 """A real Slurm on this machine: four nodes, five partitions, accounting. Each process of the tests has its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """An array that Steno submits, on a real cluster: one run over its tasks."""
 
-from __future__ import annotations
-
 import pytest
 from stenolab.slurm import Cluster
 from stenolab.steno import Steno

@@ -1,7 +1,5 @@
 """`steno attach` on a genuine cluster: a shell beside the job, and the address of a port it listens on."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import socket

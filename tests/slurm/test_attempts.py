@@ -1,7 +1,5 @@
 """Jobs of a real cluster that end slowly or are tried again: one run each, with its attempts, and the right verdict."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tasks that cannot run, jobs that never existed, and tools that answer oddly: a clear line and its exit code."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The bill of a real job, against what accounting itself counts."""
 
-from __future__ import annotations
-
 import pytest
 from stenolab.slurm import Cluster
 from stenolab.steno import Steno

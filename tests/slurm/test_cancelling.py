@@ -1,7 +1,5 @@
 """Nothing is cancelled without proof in that moment: a job id may be somebody else's by now."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

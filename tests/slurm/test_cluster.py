@@ -1,7 +1,5 @@
 """The cluster of the tests itself."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

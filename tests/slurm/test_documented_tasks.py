@@ -1,7 +1,5 @@
 """Every task that docs/slurm-tasks.md shows: the options of its job, and (`long`) its run on a real cluster."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every way a job of a real cluster ends, through the command line: state, reason and exit status."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

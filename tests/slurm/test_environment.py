@@ -1,7 +1,5 @@
 """A job's environment: that of a login, and the variables that its task names; nothing of its submitter."""
 
-from __future__ import annotations
-
 import pytest
 from stenolab.steno import Steno
 

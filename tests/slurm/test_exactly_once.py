@@ -1,7 +1,5 @@
 """A submission that is killed between the call and its answer is one job, found again by our mark."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

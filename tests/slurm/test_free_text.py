@@ -1,7 +1,5 @@
 """Names, comments, arrays and het jobs of a real Slurm, as the record has them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

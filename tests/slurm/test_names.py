@@ -1,7 +1,5 @@
 """Names of jobs are free, as with sbatch: they may come again, and a name means the newest."""
 
-from __future__ import annotations
-
 import pytest
 from stenolab.steno import Steno
 

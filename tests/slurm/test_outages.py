@@ -1,7 +1,5 @@
 """A real cluster whose daemons are stopped while its jobs end: no verdict before its record, and the right one then."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The output of a job: while it runs, and of jobs that somebody submitted with sbatch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Runs of which one is wanted, on a real cluster: the first that runs wins, whoever dies meanwhile."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Samples of a real job, through the provider: one job, and a stand-in for the vendor's tool."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A command with its project on a real cluster: files, snapshots, environment, job script, node report."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

@@ -1,7 +1,5 @@
 """A cluster behind ssh: one connection for all, no question to anybody, and one clear line for each trouble."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

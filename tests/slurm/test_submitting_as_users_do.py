@@ -1,7 +1,5 @@
 """Habits of users of sbatch: the current folder, the variables of their shell, names that come again."""
 
-from __future__ import annotations
-
 import json
 import os
 

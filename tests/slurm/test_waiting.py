@@ -1,7 +1,5 @@
 """Jobs of a real cluster that wait: held, for another job, or for ever; and requests that Slurm refuses."""
 
-from __future__ import annotations
-
 from stenolab.slurm import Cluster
 from stenolab.slurm_slow import batch
 from stenolab.steno import Steno

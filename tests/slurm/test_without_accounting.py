@@ -1,7 +1,5 @@
 """A cluster without accounting: only the controller, the job's output and the lines of its script are known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,24 +1,17 @@
 """At most one process acts on a source."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from steno.events.clock import SECOND, SystemClock
 from steno.events.errors import RecordNotWritable
 from steno.events.store.sqlite.files import last_holder
-from steno.events.store.store import store_at, this_worker
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from steno.events.store.store import Store
+from steno.events.store.store import Store, store_at, this_worker
 
 
 def test_a_lease_is_held_once(store: Store) -> None:

@@ -1,7 +1,5 @@
 """The providers that the contract runs against: this machine, genuine dstack servers, a genuine Slurm."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The contract of `steno.testing`: held against our providers, and by an outsider against their own."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

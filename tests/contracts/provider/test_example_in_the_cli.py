@@ -1,7 +1,5 @@
 """The example package through the command line: nothing of Steno knows it, and everything works."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

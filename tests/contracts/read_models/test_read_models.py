@@ -1,18 +1,13 @@
 """Read models are disposable: built beside those in use, published in one step, dropped when they cannot be read."""
 
-from __future__ import annotations
-
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 from stenotest.waiting import LIMIT_S
 
+from steno.events.store.store import Store
 from steno.projections.read_models.read_models import ReadModels
 from steno.projections.read_models.store import Checkpoint
-
-if TYPE_CHECKING:
-    from steno.events.store.store import Store
 
 
 @pytest.fixture

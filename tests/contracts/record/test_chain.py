@@ -1,11 +1,9 @@
 """The chain by its definition, in plain words of hashlib, of every format that records have."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -21,13 +19,8 @@ from steno.events.store import schema
 from steno.events.store.append import Batch
 from steno.events.store.copying import copy
 from steno.events.store.record import Record
-from steno.events.store.store import FORMAT, new_identity, store_at
+from steno.events.store.store import FORMAT, Identity, new_identity, store_at
 from steno.events.types import RecorderStopped
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from steno.events.store.store import Identity
 
 FORMATS = range(1, FORMAT + 1)
 

@@ -1,18 +1,11 @@
 """Small blobs beside a record, replaced whole."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
+from stenotest.records import StandingClock
 
 from steno.events.errors import RecordNotFound
 from steno.events.store.record import Record
-
-if TYPE_CHECKING:
-    from stenotest.records import StandingClock
-
-    from steno.events.store.store import Store
+from steno.events.store.store import Store
 
 
 def test_a_blob_is_what_was_written_last(store: Store) -> None:

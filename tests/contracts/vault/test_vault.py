@@ -1,22 +1,15 @@
 """The vault: the one place that can forget."""
 
-from __future__ import annotations
-
 import json
 import stat
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from steno.events.errors import RecordDamaged, RecordNotWritable, SecretGone
-from steno.events.store.store import store_at
+from steno.events.store.store import Blob, Store, store_at
 from steno.events.store.vault import Vault
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from steno.events.store.store import Blob, Store
 
 NUMBER = 80_808_080_808  # so long that no digest has it by chance
 TASK = json.dumps(

@@ -5,8 +5,6 @@
 block of blocks.txt. `python tests/engine/causes/test_corpus.py` from the top prints what is missed.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -119,9 +117,11 @@ def test_the_corpus_is_large_enough() -> None:
     assert len({log.name for log in corpus()}) == len(corpus())
 
 
-def test_causes_are_right() -> None:
-    pairs = [(log.cause, named(cause_of(log.output(), log.exit_status))) for log in FAILED]
-    assert macro_f1(pairs) >= 0.9
+def test_causes_are_right_and_the_line_quoted_decides() -> None:
+    quotes = [(log, cause_of(log.output(), log.exit_status)) for log in FAILED]
+    assert macro_f1([(log.cause, named(quote)) for log, quote in quotes]) >= 0.9
+    right = [(log, quote) for log, quote in quotes if quote and named(quote) == log.cause]
+    assert [log.name for log, quote in right if quote.line not in log.decisive] == []
 
 
 @pytest.mark.parametrize("exit_status", [0, None])
@@ -138,13 +138,6 @@ def test_a_failure_that_no_line_explains_has_no_cause() -> None:
 
 def test_without_the_decisive_lines_there_is_no_cause() -> None:
     assert [log.name for log in CUT if cause_of(log.output(cut=True), log.exit_status)] == []
-
-
-def test_the_line_quoted_decides() -> None:
-    founds = [(log, cause_of(log.output(), log.exit_status)) for log in FAILED]
-    assert [
-        log.name for log, quote in founds if quote and named(quote) == log.cause and quote.line not in log.decisive
-    ] == []
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """The cause of a failure is the line that others follow from, or nothing."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """The output of runs is in the record: head and tail, once, whatever is printed, killed or hanging."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """Rounds: their steps and pace, several recorders in one thread, and outcomes that another process decides."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import ExitStack
 from types import SimpleNamespace

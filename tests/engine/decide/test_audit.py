@@ -1,8 +1,7 @@
 """Every decision follows again from the world that it names; a wrong decision is found, and a missing one."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -15,9 +14,6 @@ from steno.engine.fold.poll_reader import Until
 from steno.engine.fold.record_fold import RecordFold
 from steno.engine.providers.registry import READINGS
 from steno.events import types
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RUN = {"provider": "dstack"}
 M1, M2 = {"provider": "dstack", "vm_id": "m1"}, {"provider": "dstack", "vm_id": "m2"}

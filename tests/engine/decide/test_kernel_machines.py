@@ -1,7 +1,5 @@
 """Requests of machines for kernels: enough, never too many, and after a failure not at once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any

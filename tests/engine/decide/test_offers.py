@@ -159,18 +159,6 @@ def test_a_run_that_ended_in_the_queue_is_not_said_to_be_submitted_again() -> No
     assert cause_now(run, stage.world.state, stage.now, error).why.startswith(f"It never ran: {error}")
 
 
-def test_without_patience_it_fails_at_once() -> None:
-    stage = Simulation(Policy(queue_patience=0, budget_total=None))
-    stage.request("h", max_price=0.01)
-    situation = Situation(state=stage.world.state, source=SOURCE, policy=stage.policy, now=stage.now)
-    ((_, _, key),) = unanswered(situation)
-    stage.tell(types.PlanAnswered(source=SOURCE, requirement=key, offers=0))
-    (failed,) = stage.settle()
-    assert isinstance(failed, types.SubmitFailed)
-    assert failed.reason == "no_offer"
-    assert failed.error == "dstack has no offer for it (max_price 0.01), and `queue.patience` is 0"
-
-
 def test_a_task_that_the_provider_refuses_to_plan_is_handed_over_only_into_a_free_place() -> None:
     """Its submission says at once what is wrong with it; with the cap full it drains nothing for that."""
     town = RowSimulation(Policy(max_vms=1, budget_total=None))
@@ -201,46 +189,39 @@ def test_the_sentence_says_what_was_answered_and_what_helps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpu", "limits"),
+    ("terms", "limits"),
     [
-        ("mi300x", "gpu mi300x"),
-        ("MI300X:1", "gpu MI300X"),
-        ("amd:MI300X:1..", "gpu amd:MI300X"),
-        ("nvidia", "gpu nvidia"),
-        ("MI300X:16", "gpu MI300X:16"),
-        ("MI300X:0", "gpu MI300X:0"),
-        ("MI300X,MI210:4..6", "gpu MI300X or MI210:4..6"),
-        ("MI300X:300GB..", "gpu MI300X, memory of a GPU 300.. GB"),
-        ("16", "number of GPUs 16"),
+        ({"max_price": 0.01}, "max_price 0.01"),
+        ({"resources": {"cpu": "64", "memory": "900GB..", "disk": "2TB"}}, "cpu 64, memory 900.. GB, disk 2048 GB"),
+        ({"resources": {"cpu": "..1", "memory": "4GB..", "disk": "100GB.."}}, "cpu ..1"),
+        ({"spot_policy": "spot"}, "spot_policy spot"),
+        *(
+            ({"resources": {"gpu": gpu}}, limits)
+            for gpu, limits in (
+                ("mi300x", "gpu mi300x"),
+                ("MI300X:1", "gpu MI300X"),
+                ("amd:MI300X:1..", "gpu amd:MI300X"),
+                ("nvidia", "gpu nvidia"),
+                ("MI300X:16", "gpu MI300X:16"),
+                ("MI300X:0", "gpu MI300X:0"),
+                ("MI300X,MI210:4..6", "gpu MI300X or MI210:4..6"),
+                ("MI300X:300GB..", "gpu MI300X, memory of a GPU 300.. GB"),
+                ("16", "number of GPUs 16"),
+            )
+        ),
     ],
 )
-def test_the_sentence_names_the_number_and_the_memory_of_the_gpus(gpu: str, limits: str) -> None:
-    assert _given_up({"resources": {"gpu": gpu}}) == f"dstack has no offer for it ({limits}), and `queue.patience` is 0"
-
-
-def _given_up(fields: dict[str, Any]) -> str:
-    """Why a task with these fields is given up that has no offer."""
+def test_without_patience_it_fails_at_once_and_names_its_limits(terms: dict[str, object], limits: str) -> None:
+    """Processors, memory and disk where they ask for more than every machine has, or for less."""
     stage = Simulation(Policy(queue_patience=0, budget_total=None))
-    stage.request("h", **fields)
+    stage.request("h", **terms)
     situation = Situation(state=stage.world.state, source=SOURCE, policy=stage.policy, now=stage.now)
     ((_, _, key),) = unanswered(situation)
     stage.tell(types.PlanAnswered(source=SOURCE, requirement=key, offers=0))
     (failed,) = stage.settle()
     assert isinstance(failed, types.SubmitFailed)
-    return failed.error
-
-
-@pytest.mark.parametrize(
-    ("fields", "limits"),
-    [
-        ({"resources": {"cpu": "64", "memory": "900GB..", "disk": "2TB"}}, "cpu 64, memory 900.. GB, disk 2048 GB"),
-        ({"resources": {"cpu": "..1", "memory": "4GB..", "disk": "100GB.."}}, "cpu ..1"),
-        ({"spot_policy": "spot"}, "spot_policy spot"),
-    ],
-)
-def test_the_sentence_names_what_else_the_task_asked_for(fields: dict[str, object], limits: str) -> None:
-    """Processors, memory and disk where they ask for more than every machine has, or for less."""
-    assert _given_up(fields) == f"dstack has no offer for it ({limits}), and `queue.patience` is 0"
+    assert failed.reason == "no_offer"
+    assert failed.error == f"dstack has no offer for it ({limits}), and `queue.patience` is 0"
 
 
 def test_a_plan_changes_nothing_but_what_is_known_of_offers() -> None:

@@ -1,7 +1,5 @@
 """Each kind of decision has its reason in a sentence, with the numbers that were compared."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from stenotest.decided_record import DecidedRecord, story

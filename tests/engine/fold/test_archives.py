@@ -1,7 +1,5 @@
 """Law: what is imported beside live polls changes nothing live, and no live poll changes an archive."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

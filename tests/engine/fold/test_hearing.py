@@ -1,7 +1,5 @@
 """Reports of a task about itself: one gives a running run its phase and a failed one its reason, and ends none."""
 
-from __future__ import annotations
-
 import itertools
 
 import msgspec

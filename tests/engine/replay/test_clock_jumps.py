@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from stenotest.recorded_trace import FOR_LAWS, TRACES
 from stenotest.records import MachineClock
 
 from steno.engine.providers.registry import READINGS
@@ -15,8 +16,6 @@ from steno.events.poll import Poll
 from steno.events.store.record import Record
 from steno.events.traces.trace import TraceReading, import_trace, write_trace_line
 
-TRACES = Path(__file__).parents[2] / "traces"
-RECORDINGS = sorted(str(path.relative_to(TRACES)) for path in TRACES.rglob("*.zst"))
 READING = TraceReading(source_of=READINGS.source, answered=READINGS.answered)
 HOUR = 3600 * SECOND
 WRONG = [2 * HOUR, pytest.param(-2 * HOUR, marks=pytest.mark.long)]
@@ -54,7 +53,7 @@ def jumps(replay: Replay) -> int:
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.parametrize("recording", RECORDINGS)
+@pytest.mark.parametrize("recording", FOR_LAWS)
 def test_a_trace_with_boot_times_replays_alike_whatever_its_wall_clock_did(
     recording: str, wrong: int, tmp_path: Path
 ) -> None:

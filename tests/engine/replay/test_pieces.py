@@ -1,11 +1,9 @@
 """Law: pieces of a record folded apart and joined are the record folded in one go, byte by byte."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,10 +22,8 @@ from steno.engine.replay.replay import open_trace, replay_polls, replay_record
 from steno.engine.replay.result import diff_object
 from steno.events import types
 from steno.events.clock import foreign_run_id
+from steno.events.poll import Poll
 from steno.events.store.record import Batch, Record
-
-if TYPE_CHECKING:
-    from steno.events.poll import Poll
 
 pytestmark = pytest.mark.slow
 

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stenotest.dstack_history import DstackHistory
 from stenotest.histories import History, histories, rows_of
+from stenotest.recorded_trace import FOR_LAWS, TRACES
 
 from steno.engine.fold.fold import Fold
 from steno.engine.fold.poll_reader import Until
@@ -21,9 +22,6 @@ from steno.events.clock import SystemClock
 from steno.events.store.record import Record
 
 pytestmark = pytest.mark.slow
-
-TRACES = Path(__file__).parents[2] / "traces"
-RECORDINGS = sorted(str(path.relative_to(TRACES)) for path in TRACES.rglob("*.zst"))
 
 
 def recorded(folder: Path, polls: list[NumberedPoll]) -> tuple[Record, dict[int, int]]:
@@ -50,7 +48,7 @@ def with_lines(replay: JsonObject, lines: dict[int, int]) -> JsonObject:
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)])
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", FOR_LAWS)
 def test_a_recording_replays_alike_from_trace_and_record(name: str, every: bool, tmp_path: Path) -> None:
     """Under `current`; in `make test-long` under every rule set."""
     polls = list(open_trace(TRACES / name))

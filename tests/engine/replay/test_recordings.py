@@ -19,80 +19,13 @@ from steno.events.clock import SECOND, format_time
 
 TRACES = Path(__file__).parents[2] / "traces"
 
-RUNS = """
-dstack-0.19.37/failure        bad-run     291  failed/exit_nonzero/1, 1: queued UP failed
-dstack-0.19.37/flap           flap-run    683  succeeded/exit_zero/0, 1: queued UP succeeded
-dstack-0.19.37/stop_running   long-run    377  stopped/stopped_by_user/-, 1: queued UP finishing stopped
-dstack-0.19.37/success        ok-run      296  succeeded/exit_zero/0, 1: queued UP succeeded
-dstack-0.19.37/warm_reuse     warm-a      434  succeeded/exit_zero/0, 1: queued UP succeeded
-dstack-0.19.37/warm_reuse     warm-b      837  succeeded/exit_zero/0, 1: queued UP succeeded
-dstack-0.22.5/failure         bad-run     291  failed/exit_nonzero/1, 1: queued UP failed
-dstack-0.22.5/name_reuse      same-run    397  succeeded/exit_zero/0, 1: UP succeeded
-dstack-0.22.5/name_reuse      same-run    686  succeeded/exit_zero/0, 1: UP succeeded
-dstack-0.22.5/no_capacity     nocap-run    19  failed/no_capacity/-, 1: finishing failed
-dstack-0.22.5/retry_success   retry-run   691  succeeded/exit_zero/0, 2: UP finishing queued UP succeeded
-dstack-0.22.5/server_restart  surv-run    622  succeeded/exit_zero/0, 1: queued UP succeeded
-dstack-0.22.5/several         m-2         842  failed/exit_nonzero/2, 1: queued UP failed
-dstack-0.22.5/several         m-1         842  succeeded/exit_zero/0, 1: UP succeeded
-dstack-0.22.5/several         m-3          26  failed/no_capacity/-, 1: queued finishing failed
-dstack-0.22.5/stop_running    long-run    272  stopped/stopped_by_user/-, 1: UP finishing stopped
-dstack-0.22.5/success         ok-run      331  succeeded/exit_zero/0, 1: UP succeeded
-dstack-0.22.5/unreachable     spot-run   1466  failed/unreachable/-, 1: UP finishing failed
-dstack-0.22.5/warm_reuse      warm-a      780  succeeded/exit_zero/0, 1: UP succeeded
-dstack-0.22.5/warm_reuse      warm-b     1186  succeeded/exit_zero/0, 1: UP succeeded
-"""
+RUNS = (TRACES / "dstack-runs.txt").read_text(encoding="utf-8")
 """By hand from the lines of each recording: name of the run, line with the evidence, state, reason, exit status,
 attempts; way through the states.
 """
 UP = "provisioning pulling running"
 
-MACHINES = """
-dstack-0.19.37/failure        bb4ca1 13:41:14.178 - - -
-    49 provisioning, 174 busy, 319 idle
-    - bad-run cold 13:41:05.152 13:42:11.614
-dstack-0.19.37/flap           2bfc58 14:00:32.242 - - -
-    64 provisioning, 189 busy, 711 idle
-    - flap-run cold 14:00:20.464 14:02:41.446
-dstack-0.19.37/stop_running   bbf59d 13:41:14.191 - - -
-    44 provisioning, 169 busy, 380 idle
-    - long-run cold 13:41:05.764 13:42:24.668
-dstack-0.19.37/success        19c1a4 13:41:14.136 13:42:54.017 13:42:53.011 idle_timeout
-    54 provisioning, 174 busy, 319 idle, 480 terminating, 530 terminated
-    - ok-run cold 13:41:04.678 13:42:11.627
-dstack-0.19.37/warm_reuse     2fc32d 13:44:10.567 13:47:15.304 13:47:14.326 idle_timeout
-    65 provisioning, 209 busy, 461 idle, 607 busy, 853 idle, 1106 terminating, 1172 terminated
-    - warm-a cold 13:44:00.670 13:45:16.594; warm-b warm 13:45:37.309 13:46:22.015
-dstack-0.22.5/failure         1beb4b 13:39:26.979 - - -
-    10 provisioning, 106 busy, 352 idle
-    - bad-run cold 13:39:26.915 13:40:25.024
-dstack-0.22.5/name_reuse      4540f8 13:47:30.747 - - -
-    10 provisioning, 82 busy, 448 idle, 491 busy, 719 idle
-    - same-run cold 13:47:30.553 13:48:51.314; same-run warm 13:48:58.882 13:49:44.177
-dstack-0.22.5/retry_success   70fc8f 13:40:54.099 - - -
-    10 provisioning, 94 busy, 442 idle, 538 busy, 748 idle
-    - retry-run cold 13:40:53.970 13:42:23.741; retry-run warm 13:42:40.181 13:43:14.805
-dstack-0.22.5/server_restart  3e5cb2 13:53:19.024 - - -
-    10 provisioning, 118 busy, 667 idle
-    - surv-run cold 13:53:18.897 13:55:08.068
-dstack-0.22.5/several         e6525d 13:47:31.605 - - -
-    15 provisioning, 87 busy, 879 idle
-    - m-1 cold 13:47:31.318 13:49:44.170
-dstack-0.22.5/several         6a3d22 13:47:32.650 - - -
-    23 provisioning, 95 busy, 879 idle
-    - m-2 cold 13:47:31.785 13:49:44.717
-dstack-0.22.5/stop_running    4ba69e 13:39:27.522 - - -
-    10 provisioning, 100 busy, 275 idle
-    - long-run cold 13:39:27.442 13:40:12.200
-dstack-0.22.5/success         2122b5 13:37:20.773 13:38:57.618 13:38:57.618 idle_timeout
-    10 provisioning, 136 busy, 382 idle, 533 terminating, 587 terminated
-    - ok-run cold 13:37:20.627 13:38:23.417
-dstack-0.22.5/unreachable     5cd969 13:40:52.038 - - unreachable
-    10 provisioning, 88 busy, 1469 idle, 1625 terminating
-    - spot-run cold 13:40:51.908 13:45:13.900
-dstack-0.22.5/warm_reuse      0a1625 13:47:30.223 13:51:54.577 13:51:54.577 idle_timeout
-    12 provisioning, 89 busy, 817 idle, 952 busy, 1211 idle, 1590 terminating, 1646 terminated
-    - warm-a cold 13:47:29.938 13:49:44.129; warm-b warm 13:50:04.866 13:50:48.832
-"""
+MACHINES = (TRACES / "dstack-machines.txt").read_text(encoding="utf-8")
 """By hand from the lines of each recording: the provider's id (six digits), creation, end and the earliest it can
 have been, reason; line and state of each move; runs: name, start, since (the provider's `submitted_at`), until.
 """

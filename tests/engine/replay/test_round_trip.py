@@ -1,7 +1,5 @@
 """Law: a record that is exported and imported into a fresh one replays alike, or the trace says what it leaves out."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ from stenotest.dstack_history import START, DstackHistory, Item, provider_id, si
 from stenotest.event_world import marked
 from stenotest.histories import History, histories
 from stenotest.machines import MachineHistory, machine_histories, machine_item
+from stenotest.recorded_trace import FOR_LAWS, RECORDINGS, TRACES
 from stenotest.records import StandingClock
 
 from steno.engine.providers.registry import READINGS
@@ -25,8 +24,6 @@ from steno.events.store.record import Batch, Record
 from steno.events.subjects import OfRun
 from steno.events.traces.trace import TraceReading, import_trace, write_trace_line
 
-TRACES = Path(__file__).parents[2] / "traces"
-RECORDINGS = sorted(str(path.relative_to(TRACES)) for path in TRACES.rglob("*.zst"))
 READING = TraceReading(source_of=READINGS.source, answered=READINGS.answered)
 OURS = "11111111-2222-4333-8444-55555555555{}"
 
@@ -61,7 +58,7 @@ def told(record: Record) -> JsonObject:
     return replay
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", FOR_LAWS)
 def test_a_recording_comes_back_equal(name: str, tmp_path: Path) -> None:
     """Recorded live, exported, imported: the same runs, machines, ids, reasons, attempts, bills, blind times."""
     with opened(tmp_path / "live.db") as record:

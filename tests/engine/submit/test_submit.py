@@ -1,7 +1,5 @@
 """Requests that come at one moment: where names are unique, one name has one active run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager

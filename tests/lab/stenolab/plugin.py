@@ -5,9 +5,9 @@
 and without accounting, in three processes.
 
 Tests that use a server are marked `lab` by themselves, and xdist keeps those of one version in one process, so that a
-whole run starts each server once; it ends with the module of its last test. A test of both versions runs on the older
-one in `make test-ci` only; `suffices(version)` leaves the other server to `make test-long`. Without the servers'
-environments tests skip; with `STENO_REQUIRE_LAB=1` they fail.
+whole run starts each server once; it ends with the module of its last test. The oldest one runs in `make test-ci`
+only; `suffices(version)` leaves the other server to `make test-long`. Without the servers' environments tests skip;
+with `STENO_REQUIRE_LAB=1` they fail.
 """
 
 from __future__ import annotations
@@ -115,8 +115,9 @@ def steno_for_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Steno
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects and xdist groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what uses a server, and gives each version's tests to one process, and those of each module that use the
-    browser. Slurm's tests wait more than they work: three processes with clusters of their own.
+    """Marks what uses a server, and gives each version's tests to one process, and those of a module that use the
+    browser or what the module makes once. Slurm's tests wait more than they work: three processes with clusters of
+    their own.
     """
     for item in items:
         clusters = _asks_for(item, SLURM)
@@ -130,12 +131,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.lab)
         if len(servers) == 1:
             item.add_marker(pytest.mark.xdist_group(f"dstack-{next(iter(servers))}"))
-        elif _asks_for(item, ("browser",)) and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        elif item.get_closest_marker("xdist_group") is None and (_asks_for(item, ("browser",)) or _shares(item)):
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.parent.name}-{item.path.stem}"))
         enough = {version for mark in item.iter_markers("suffices") for version in mark.args}
         if servers and enough and not servers & enough:
             item.add_marker(pytest.mark.long)
-        elif servers == {OLDEST} and not enough and "dstack" in item.fixturenames:
+        elif servers == {OLDEST}:
             item.add_marker(pytest.mark.ci)
 
 
@@ -179,6 +180,12 @@ def _asks_for(item: pytest.Item, fixtures: Iterable[str]) -> set[str]:
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     used |= {value for value in parameters.values() if isinstance(value, str)}  # a fixture may ask for one by its name
     return used & set(fixtures)
+
+
+def _shares(item: pytest.Item) -> bool:
+    """True if it uses what its module makes once: a service, a record."""
+    made = getattr(item, "_fixtureinfo", None)
+    return made is not None and any(defined[-1].scope == "module" for defined in made.name2fixturedefs.values())
 
 
 def _at(folder: Path) -> Iterator[StenoAt]:

@@ -1,7 +1,5 @@
 """Fixtures for the dstack provider: one connected to a project of a genuine server, and servers that misbehave."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Iterator
 

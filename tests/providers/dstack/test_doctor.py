@@ -1,12 +1,9 @@
 """The doctor on the genuine servers, and the fleet a submission makes there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest
 from stenolab.lab import Lab
-from stenolab.versions import OLDEST
 
 from steno.engine.providers.base import Submission
 from steno.engine.providers.dstack.doctor import Diagnosis, worst_case
@@ -53,7 +50,6 @@ def test_a_good_set_up_is_ok_throughout(dstack: Lab, connect: Connect) -> None:
     assert dstack.token not in repr(diagnosis)
 
 
-@pytest.mark.suffices(OLDEST)
 def test_the_first_failure_is_named_and_the_rest_left_out(dstack: Lab, connect: Connect, nobody: str) -> None:
     """Each step that can go wrong is told apart from the others."""
     project = dstack.project()
@@ -74,7 +70,6 @@ def test_the_first_failure_is_named_and_the_rest_left_out(dstack: Lab, connect: 
         assert all("\n" not in check.message for check in diagnosis.checks)
 
 
-@pytest.mark.suffices(OLDEST)
 def test_who_ends_an_idle_machine_is_told(dstack: Lab, connect: Connect) -> None:
     """The effective timeout with its origin; then the fleets that end machines earlier, or keep them longer."""
     project = dstack.project()
@@ -99,7 +94,6 @@ def test_who_ends_an_idle_machine_is_told(dstack: Lab, connect: Connect) -> None
     assert diagnosis.offers
 
 
-@pytest.mark.suffices(OLDEST)
 def test_something_that_is_no_dstack_server(dstack: Lab, connect: Connect) -> None:
     """An address that answers otherwise is told as such, not as a missing project."""
     provider = connect(None, "main", url=f"http://127.0.0.1:{dstack.cloud.port}")

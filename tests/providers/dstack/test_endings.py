@@ -1,7 +1,5 @@
 """The first sentence about a run of dstack: true, with dstack's own words first, and with what helps."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Answers, pages and rows without end: the asker stops after a bounded time, size and number of pages."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import socket

@@ -1,7 +1,5 @@
 """The shipped example is a task dstack takes and runs, and what its documents print is what the code says."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Callable
@@ -10,7 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 from stenolab.lab import Lab
-from stenolab.versions import OLDEST
 from stenotest.waiting import LIMIT_S
 
 from steno.engine.providers.base import Submission
@@ -79,7 +76,6 @@ def test_the_example_compiles_for_the_gpu_that_is_there(
 
 
 @pytest.mark.slow
-@pytest.mark.suffices(OLDEST)
 def test_the_example_runs(dstack: Lab, tmp_path: Path, connect: Callable[..., DstackProvider]) -> None:
     """Its file arrives, its commands run in order; the compiler is one the lab has."""
     enumerator = tmp_path / "rocm_agent_enumerator"

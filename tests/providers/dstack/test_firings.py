@@ -1,7 +1,5 @@
 """The questions about a firing: dstack knows its schedule's id, of which the firing's submissions count."""
 
-from __future__ import annotations
-
 import base64
 import json
 import socket

@@ -1,7 +1,5 @@
 """The fleet a task needs: made where none fits, and then dstack does place the task."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Whatever JSON a server answers, a call gives its value or one of our errors: never another exception."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from typing import Any

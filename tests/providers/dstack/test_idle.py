@@ -1,7 +1,5 @@
 """The effective idle timeout as the doctor tells it: whose it is, and which fleets get in the way."""
 
-from __future__ import annotations
-
 import pytest
 
 from steno.engine.providers.dstack.fleet import IdleSetting, idling

@@ -1,7 +1,5 @@
 """Ending a machine at a server that says anything: never another, never with a run on it; its words are kept."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Samples as a dstack server gives them: of the run, and of each of its jobs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

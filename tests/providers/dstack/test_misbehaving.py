@@ -1,7 +1,5 @@
 """Servers that answer nonsense, slowly or not at all: every call ends, a round is failed polls, nothing is raised."""
 
-from __future__ import annotations
-
 import datetime
 import gzip
 import ipaddress

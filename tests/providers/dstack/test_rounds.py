@@ -1,7 +1,5 @@
 """Poll rounds on the genuine servers: what is asked, how far back, and what counts as answered."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -9,7 +7,7 @@ from typing import Any
 
 import pytest
 from stenolab.lab import Lab
-from stenolab.versions import NEWEST, OLDEST
+from stenolab.versions import NEWEST
 
 from steno.engine.providers.dstack.provider import DstackProvider
 from steno.events.clock import parse_time
@@ -69,7 +67,6 @@ def test_a_round_asks_each_endpoint_once(dstack: Lab, connect: Connect) -> None:
     assert first[0].sweep != first[1].sweep
 
 
-@pytest.mark.suffices(OLDEST)
 def test_first_contact_reads_the_whole_history_and_later_rounds_one_page(
     crowded: tuple[Lab, str, str], connect: Connect
 ) -> None:
@@ -88,7 +85,6 @@ def test_first_contact_reads_the_whole_history_and_later_rounds_one_page(
     assert not later[0].complete
 
 
-@pytest.mark.suffices(OLDEST)
 def test_since_bounds_first_contact(crowded: tuple[Lab, str, str], connect: Connect) -> None:
     """Pages wholly older than `since` are not asked for."""
     lab, project, _ = crowded
@@ -100,7 +96,6 @@ def test_since_bounds_first_contact(crowded: tuple[Lab, str, str], connect: Conn
     assert not polls[0].complete
 
 
-@pytest.mark.suffices(OLDEST)
 def test_an_old_run_we_follow_costs_one_request_more(crowded: tuple[Lab, str, str], connect: Connect) -> None:
     """Beyond the first page it is found among the active runs; a run in no list is asked for by its id."""
     lab, project, oldest = crowded
@@ -118,7 +113,6 @@ def test_an_old_run_we_follow_costs_one_request_more(crowded: tuple[Lab, str, st
     assert json.loads(both[2].body)["id"] == ended
 
 
-@pytest.mark.suffices(OLDEST)
 def test_a_gap_is_read_back_to_where_we_were(crowded: tuple[Lab, str, str], connect: Connect) -> None:
     """A run that came and went while nobody looked is seen, though it is not on the first page any more."""
     lab, project, _ = crowded
@@ -132,7 +126,6 @@ def test_a_gap_is_read_back_to_where_we_were(crowded: tuple[Lab, str, str], conn
     assert len(polls) == 2
 
 
-@pytest.mark.suffices(OLDEST)
 def test_a_run_the_server_does_not_have_is_asked_for_by_id(dstack: Lab, connect: Connect) -> None:
     """`resource_not_exists` is an answer; many unknown runs are taken in turn, a few a round."""
     provider = connect(dstack, dstack.project())
@@ -171,7 +164,6 @@ def test_events_come_each_at_least_once_and_in_pages(dstack_22: Lab, connect: Co
     dstack_22.wait(all_found, what="every event to be read")
 
 
-@pytest.mark.suffices(OLDEST)
 def test_a_project_we_cannot_see_is_a_failed_poll_somewhere(dstack: Lab, connect: Connect) -> None:
     """Lists answer `200 []` for it; the project's own route does not, and that poll has failed."""
     polls = {poll.ep: poll for poll in connect(dstack, "nowhere").poll([], since=None)}
@@ -180,7 +172,6 @@ def test_a_project_we_cannot_see_is_a_failed_poll_somewhere(dstack: Lab, connect
     assert (polls["fleets_list"].status, polls["fleets_list"].answered) == (404, False)
 
 
-@pytest.mark.suffices(OLDEST)
 def test_a_wrong_token_ends_the_round(dstack: Lab, connect: Connect) -> None:
     """One failed poll says it; the other endpoints would say the same."""
     polls = list(connect(dstack, "main", token="wrong").poll([], since=None))

@@ -1,7 +1,5 @@
 """Where each setting comes from, what wins, and that no secret is shown or sent elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Slots and machines on the genuine servers: where a run goes, what ending a machine does, what the list shows then."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

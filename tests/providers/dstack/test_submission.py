@@ -1,7 +1,5 @@
 """Submitting, finding, stopping and reading output, on the genuine servers."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time
@@ -201,7 +199,6 @@ def test_stopping_touches_our_run_only(dstack: Lab, connect: Connect) -> None:
     assert [run.provider_id for run in provider.find("reused", 0)] == [second, first]
 
 
-@pytest.mark.suffices(OLDEST)
 def test_wrong_tokens_and_projects_are_told_apart(dstack: Lab, connect: Connect) -> None:
     """401/403 is the token, 404 is the project; each is one line."""
     project = dstack.project()

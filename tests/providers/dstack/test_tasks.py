@@ -1,7 +1,5 @@
 """Task files and flags: what is refused says in one line which field and why."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

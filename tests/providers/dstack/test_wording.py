@@ -1,7 +1,5 @@
 """The configuration that dstack gets: the task's own words, and the decision about its machine."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Whatever a cluster prints: nothing but ValueError comes out of the reading, and nothing unknown ends a run."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An array that Steno submitted is one run, whose state, verdict and times follow from its tasks."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Lists of tasks that Slurm cut, and jobs of several components."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Sequence

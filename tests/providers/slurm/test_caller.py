@@ -1,7 +1,5 @@
 """`SBATCH_*` of a user's shell fill the fields that a task leaves open, and no others."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The script of a checkpointed job, run by bash: what it asks of Slurm, and when it stops. `scontrol` is played."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

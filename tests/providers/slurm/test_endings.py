@@ -1,7 +1,5 @@
 """Ends of a job that an exit code alone does not explain."""
 
-from __future__ import annotations
-
 import pytest
 from stenotest.slurm_polls import facts_of, poll
 

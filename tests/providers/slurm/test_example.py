@@ -1,7 +1,5 @@
 """`examples/slurm-cluster` with the real command line: the six dry runs of the seeds, as their documents have them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Names and comments are free text: whatever they hold, no other field of a job is read from them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

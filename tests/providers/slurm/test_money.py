@@ -1,7 +1,5 @@
 """The cost of a job: the one formula of plan, budget and bill; GPUs without a rate; suspended time; runaway jobs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

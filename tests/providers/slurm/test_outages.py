@@ -1,7 +1,5 @@
 """The bill of an allocation that ended while one of Slurm's sources was silent."""
 
-from __future__ import annotations
-
 import pytest
 from stenotest.slurm_polls import START, clock, poll
 

@@ -1,7 +1,5 @@
 """Where the output of a job is, by what Slurm says of it."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

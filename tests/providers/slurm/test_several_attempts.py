@@ -1,7 +1,5 @@
 """A job that is tried again: what controller and accounting say of it together where they differ."""
 
-from __future__ import annotations
-
 import pytest
 from stenotest import slurm_histories
 from stenotest.slurm_histories import START, Attempt, Cluster, Job

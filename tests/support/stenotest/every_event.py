@@ -1,7 +1,5 @@
 """A record with events of every type: with every field, and with the defaults of all that have one."""
 
-from __future__ import annotations
-
 import typing
 from pathlib import Path
 from typing import Any

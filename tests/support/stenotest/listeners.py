@@ -1,29 +1,25 @@
 """A listener in this process, and the side of whoever sends it tasks."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 
 from steno.engine.control.task_reports import frames_of
 from steno.engine.kernel.executor import job_of
+from steno.engine.kernel.machine.cells import Cells
 from steno.engine.kernel.machine.framing import MARK, Teller
 from steno.engine.kernel.machine.judge import Judge
+from steno.engine.listener.sandbox import Containers
 from steno.engine.listener.server import ListenerServer
 from steno.engine.listener.tasks import Tasks
 from stenotest.waiting import LIMIT_S
 
 from .kernels import ADDITION, PATIENT, submission
-
-if TYPE_CHECKING:
-    from steno.engine.kernel.machine.cells import Cells
-    from steno.engine.listener.sandbox import Containers
 
 TOKEN = "t" * 40
 

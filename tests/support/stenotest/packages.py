@@ -1,7 +1,5 @@
 """Steno built and installed as users have it, with the locked versions of what it requires."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

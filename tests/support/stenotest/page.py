@@ -4,8 +4,6 @@ Shell is a fence of `console`, `bash` or `sh`, and what is indented by four spac
 without `$` are output; elsewhere each line is a command, with its comment.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path

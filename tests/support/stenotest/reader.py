@@ -1,7 +1,5 @@
 """Somebody who types the commands of a document, one after the other, into a shell in a clone of the project."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

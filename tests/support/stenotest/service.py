@@ -1,13 +1,10 @@
 """Services for tests in the test's own process, and their callers: tokens, refusals, requests as raw bytes."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx
 
@@ -15,12 +12,10 @@ from steno.cli.wiring.app import App
 from steno.engine.providers.registry import READINGS, load_settings
 from steno.events.clock import Clock, RandomIds, SystemClock
 from steno.events.store.record import Record
+from steno.projections.api.server import Server
 from steno.projections.api.token_store import Issuer, Role
 from stenotest.command_line import SERVICE
 from stenotest.waiting import LIMIT_S
-
-if TYPE_CHECKING:
-    from steno.projections.api.server import Server
 
 
 def isolated(record: Path | str, **settings: str | None) -> App:

@@ -1,7 +1,5 @@
 """A Slurm cluster computed from the truth about its jobs: what squeue and sacct print of them, and when."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from typing import NamedTuple

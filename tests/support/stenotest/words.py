@@ -3,8 +3,6 @@
 Prose is every docstring, comment and text of several words in Python, and every paragraph of a document outside code.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import re
