@@ -120,7 +120,8 @@ class _Trace:
         """The line without the prefix; nothing if it is the code of a frame."""
         if "Traceback" in line and self.context.traceback(line):
             before, self.first, self.until = line[: line.index("Traceback")], number, number + _TRACE
-            known = 0 < len(before) <= 100 and not (self.context.warning(before) or self.context.harmless(line))
+            quoted = not line.rstrip().endswith(":")  # within a document, say
+            known = 0 < len(before) <= 100 and not (quoted or self.context.warning(before))
             self.prefix = re.compile("^" + re.sub(r"\d+", r"\\d+", re.escape(before))) if known else None
         if self.prefix is not None and number <= self.until:
             line = self.prefix.sub("", line)

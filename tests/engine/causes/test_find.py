@@ -109,6 +109,7 @@ def test_the_line_that_others_follow_from_decides(output: bytes, expected: str |
 @given(st.text("aZ9 :./|[]()_-\u2502", max_size=40), st.lists(st.integers(0, 9_999), min_size=4, max_size=4))
 @example("2026-11-30T12:00:00.", [1, 22, 333, 0])
 @example("\x1b[31mnid", [1, 2, 3, 4])
+@example("999999", [0, 0, 0, 0])
 def test_a_traceback_is_read_behind_any_prefix(prefix: str, numbers: list[int]) -> None:
     """Law: of a rank, a host, a time or a logger, with numbers that change from line to line."""
     lines = (TRACEBACK + b"    f(x)\nMy.pkg.WrongShape: 4 is not 5").decode().split("\n")

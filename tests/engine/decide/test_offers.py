@@ -1,6 +1,5 @@
 """A run for which the provider has no offer: it takes nothing from the runs that have one."""
 
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
