@@ -19,7 +19,7 @@ from steno.engine.objects import RanObject, RunObject, VmObject
 from steno.engine.state.run import Run
 from steno.engine.state.vm import Vm
 
-VERSION: Final = 22
+VERSION: Final = 23
 
 metadata = MetaData()
 

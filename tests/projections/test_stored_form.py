@@ -12,7 +12,7 @@ from steno.engine.state.changes import Anomaly
 from steno.projections.read_models.cost_rows import Against, Paid
 from steno.projections.read_models.schema import VERSION, ddl
 
-FORM = (22, "b39a4d8262f444ae")
+FORM = (23, "b39a4d8262f444ae")
 """`VERSION` of projections/read_models/schema.py, and the digest of the form that it stands for."""
 
 

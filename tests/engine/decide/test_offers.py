@@ -1,6 +1,5 @@
 """A run for which the provider has no offer: it takes nothing from the runs that have one."""
 
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
