@@ -1,7 +1,7 @@
 # Everything Steno needs from a clean clone, with nothing but Python 3.11, pip, make and git.
 #   make demo        the tour: no account, no network after set-up
-#   make test        every gate, and most claims tested once (some 13 minutes on two cores)
-#   make test-ci     what CI runs beside it: dear claims, longer stories, other versions and pages (some 7 minutes)
+#   make test        every gate, and most claims tested once (some 12 minutes on two cores)
+#   make test-ci     what CI runs beside it: dear claims, longer stories, other versions and pages (some 8 minutes)
 #   make near        the quick tests of what you changed, without servers (some two minutes)
 #   make check       every gate and the quick tests (some five minutes)
 #   make test-long   what takes longer than that
