@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import sys
+from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -117,13 +118,13 @@ def resume_command(app: App, levers: tuple[str, ...], why: str, **scope: str | N
                 chosen.append(lever)
         for lever in chosen or there:
             hint(sentence(lever))
-        if not chosen:
+        look = newest(record, lambda _: app.clock.now())
+        for name in [lever.pulled.lever_id for lever in chosen]:
+            with suppress(LeverNotFound):  # it ended meanwhile, by itself or by somebody else
+                lever_id, position = release(Journal(record), name, why=why, by=me, look=look)
+                released.append(lever_id)
+        if not released:
             raise LeverNotFound("there is no such lever in force, so nothing was released")
-        for lever in chosen:
-            name = lever.pulled.lever_id
-            look = newest(record, lambda _: app.clock.now())
-            lever_id, position = release(Journal(record), name, why=why, by=me, look=look)
-            released.append(lever_id)
         with caught_up_view(record) as view:
             waiting = sum(map(waits, view.state.runs.open()))
     if waiting:

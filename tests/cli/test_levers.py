@@ -3,14 +3,17 @@
 import getpass
 import json
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from stenotest.command_line import Steno
 from stenotest.decided_record import DecidedRecord
 from stenotest.in_process import InProcess
 
-from steno.events.clock import SECOND
+from steno.engine.submit.levers import STREAM
+from steno.events.clock import SECOND, SystemClock
 from steno.events.levers import LeverPulled
+from steno.events.store.record import Batch, Record
 
 pytestmark = pytest.mark.slow
 
@@ -44,6 +47,23 @@ def test_a_pause_is_told_waited_for_and_released(steno: Steno) -> None:
     steno("submit", "--name", "hungry", "--", "true")
     assert "Z, as the lever ends then." in " ".join(steno("explain", "hungry").stdout.split())
     assert types(steno).count("LeverPulled") == 3
+
+
+def test_a_lever_that_ends_while_others_are_released_stops_nothing(steno: Steno, place: str) -> None:
+    """Those still in force are released, and the answer says so; only where none is left there is nothing to do."""
+    assert steno("pause", "--why", "for good").returncode == 0
+    me = getpass.getuser()
+    with Record.open(place, write=True, clock=SystemClock()) as record:
+        ends = SystemClock().now() + SECOND
+        brief = [
+            LeverPulled(lever_id=uuid4().hex, action="pause", user=f"user-{n}", until=ends, why="brief", by=me)
+            for n in range(100)
+        ]
+        record.append_many([Batch(STREAM, tuple(brief))])
+    SystemClock().sleep(ends - SystemClock().now() - SECOND // 10)
+    released = steno("resume")
+    assert released.returncode == 0, released.stderr
+    assert steno("resume").returncode == 4
 
 
 def test_everything_is_stopped_by_one_command_and_nothing_starts(steno: Steno) -> None:
