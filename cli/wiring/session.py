@@ -20,7 +20,7 @@ from steno.engine.control.controller import Controller
 from steno.engine.control.dispatcher import Dispatcher, raise_failure
 from steno.engine.control.effects import DRAIN_TIMEOUT
 from steno.engine.decide.decisions import winner
-from steno.engine.decide.queue import queue
+from steno.engine.decide.queue import goes_on, queue
 from steno.engine.errors import Conflict, ProviderError, ProviderRefused, ProviderUnreachable, TaskInvalid
 from steno.engine.money.costs import Costs
 from steno.engine.money.use_split import split_of_run
@@ -233,7 +233,8 @@ class RunSession:
                 run = self._run(run_id)
                 if output and run is not None:
                     self._print(run, printers, live)
-                if run is not None and (run.ended or (run.next_at is not None and not schedules)):
+                over = run is not None and run.ended and not self.goes_on(run_id)
+                if run is not None and (over or (run.next_at is not None and not schedules)):
                     for missing in filter(None, (printer.end() for printer in printers.values())):
                         hint(f"the output may be incomplete: {missing}; `steno logs {name}` reads it again")
                     live.show(run)
@@ -247,6 +248,12 @@ class RunSession:
                 if left is not None and left <= 0:
                     return None
                 self._recorder.effects.wait(done.pause if left is None else min(done.pause, left))
+
+    def goes_on(self, run_id: str) -> bool:
+        """True if a process that acts is about to submit it again."""
+        state = self._recorder.world.state
+        patience = policy_in_force(state, self._provider.source, self._app.settings).queue_patience
+        return goes_on(state.runs[run_id], patience, self._app.clock.now())
 
     def _print(self, run: RunObject, printers: dict[str, OutputPrinter], live: RunProgress) -> None:
         """Print what the run writes, once it may have written something."""
@@ -368,7 +375,7 @@ def _first(app: App, here: RunSession, submitted: Sequence[str], give_up_after: 
                 won = winner(run for run in runs if race_of(run) is not None)
                 if won is not None:
                     return won
-                if all(run.terminal for run in runs):
+                if all(run.terminal and not here.goes_on(run.run_id) for run in runs):
                     return runs[0]
                 for run in runs:
                     waits = None if run.facts is None else run.facts.waits

@@ -301,9 +301,9 @@ def requeues(plan: Plan) -> Iterator[RunRequeued]:
     for run in situation.state.runs.ended(lambda brief: brief.lacked and brief.at > since):
         # The record may be ahead of a clock that jumped back.
         now = max(situation.now, run.last_at)
-        if run.provider_id is None or not _found_no_capacity(run) or source_of(run) != situation.source:
+        if run.provider_id is None or source_of(run) != situation.source:
             continue
-        if _why_no_more(run, situation.policy.queue_patience, now) is not None:
+        if not goes_on(run, situation.policy.queue_patience, now):
             continue
         tries, gpus = run.requeues + 1, 1 + (0 if run.terms is None else len(run.terms.fallback))
         pause = 0
@@ -319,11 +319,16 @@ def requeues(plan: Plan) -> Iterator[RunRequeued]:
         )
 
 
+def goes_on(run: Run, patience: int, now: int) -> bool:
+    """True if a run that failed for lack of capacity is submitted again by the next decision of who acts for it."""
+    return _found_no_capacity(run) and _why_no_more(run, patience, now) is None
+
+
 def capacity_sentence(run: Run, policy: Policy, now: int) -> str | None:
     """How often Steno submitted a run without capacity, and until when it submits the run again, or why it does not.
     None: the run did not fail for lack of capacity, was not submitted through Steno, or ended in Steno's queue.
     """
-    if not _found_no_capacity(run) or run.provider_id is None:
+    if not _found_no_capacity(run):
         return None
     tries = "once" if run.requeues == 0 else f"{run.requeues + 1} times"
     patience = policy.queue_patience
@@ -362,7 +367,7 @@ def may_be_made_again(run: Run, patience: int, now: int) -> bool:
 
 
 def _found_no_capacity(run: Run) -> bool:
-    return run.state is State.FAILED and run.unserved and run.requested_at is not None
+    return run.state is State.FAILED and run.unserved and None not in (run.requested_at, run.provider_id)
 
 
 def _was_forestalled(situation: Situation, run: Run) -> bool:

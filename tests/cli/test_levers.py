@@ -50,7 +50,7 @@ def test_a_pause_is_told_waited_for_and_released(steno: Steno) -> None:
 
 
 def test_a_lever_that_ends_while_others_are_released_stops_nothing(steno: Steno, place: str) -> None:
-    """Those still in force are released, and the answer says so; only where none is left there is nothing to do."""
+    """Levers still in force are released, and the answer says so; only where none is left there is nothing to do."""
     assert steno("pause", "--why", "for good").returncode == 0
     me = getpass.getuser()
     with Record.open(place, write=True, clock=SystemClock()) as record:
