@@ -20,7 +20,7 @@ from steno.engine.control.controller import Controller
 from steno.engine.control.dispatcher import Dispatcher, raise_failure
 from steno.engine.control.effects import DRAIN_TIMEOUT
 from steno.engine.decide.decisions import winner
-from steno.engine.decide.queue import goes_on, queue
+from steno.engine.decide.queue import may_be_made_again, queue
 from steno.engine.errors import Conflict, ProviderError, ProviderRefused, ProviderUnreachable, TaskInvalid
 from steno.engine.money.costs import Costs
 from steno.engine.money.use_split import split_of_run
@@ -253,7 +253,7 @@ class RunSession:
         """True if a process that acts is about to submit it again."""
         state = self._recorder.world.state
         patience = policy_in_force(state, self._provider.source, self._app.settings).queue_patience
-        return goes_on(state.runs[run_id], patience, self._app.clock.now())
+        return may_be_made_again(state.runs[run_id], patience, self._app.clock.now())
 
     def _print(self, run: RunObject, printers: dict[str, OutputPrinter], live: RunProgress) -> None:
         """Print what the run writes, once it may have written something."""

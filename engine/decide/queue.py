@@ -303,7 +303,7 @@ def requeues(plan: Plan) -> Iterator[RunRequeued]:
         now = max(situation.now, run.last_at)
         if run.provider_id is None or source_of(run) != situation.source:
             continue
-        if not goes_on(run, situation.policy.queue_patience, now):
+        if not may_be_made_again(run, situation.policy.queue_patience, now):
             continue
         tries, gpus = run.requeues + 1, 1 + (0 if run.terms is None else len(run.terms.fallback))
         pause = 0
@@ -317,11 +317,6 @@ def requeues(plan: Plan) -> Iterator[RunRequeued]:
             gpu=gpu_of(run, tries),
             not_before=situation.now + pause,
         )
-
-
-def goes_on(run: Run, patience: int, now: int) -> bool:
-    """True if a run that failed for lack of capacity is submitted again by the next decision of who acts for it."""
-    return _found_no_capacity(run) and _why_no_more(run, patience, now) is None
 
 
 def capacity_sentence(run: Run, policy: Policy, now: int) -> str | None:
@@ -362,7 +357,7 @@ def may_be_made_again(run: Run, patience: int, now: int) -> bool:
     """True if the same request may be submitted again, because there was no capacity or nothing of it ran: for
     `patience` microseconds after its request, and never once it has started.
     """
-    open_ = run.requested_at is not None and (not run.terminal or run.unserved)
+    open_ = _found_no_capacity(run) if run.terminal else run.requested_at is not None
     return open_ and _why_no_more(run, patience, now) is None
 
 

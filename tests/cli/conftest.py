@@ -16,6 +16,7 @@ import pytest
 from stenotest import in_process, steno_process
 from stenotest.command_line import VARIABLES, Steno
 from stenotest.dstack_api import DstackApi
+from stenotest.in_process import InProcess
 from stenotest.recorded_trace import recorded_trace
 from stenotest.waiting import LIMIT_S, wait
 
@@ -113,6 +114,18 @@ def steno(home: Path, environment: dict[str, str]) -> Steno:
         return done
 
     return call
+
+
+@pytest.fixture
+def call(tmp_path: Path) -> InProcess:
+    """Commands in a folder without settings, in this process."""
+    return InProcess(tmp_path, COLUMNS="120")
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> InProcess:
+    """A machine without a record."""
+    return InProcess(tmp_path / "elsewhere", COLUMNS="120")
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import msgspec
-import pytest
 import zstandard
 from msgspec.structs import replace
 from stenotest.in_process import InProcess
@@ -24,17 +23,6 @@ _line = msgspec.json.Decoder(AnyLine)
 def lines_of(bundle: Path) -> list[AnyLine]:
     with bundle.open("rb") as file:
         return list(map(_line.decode, zstandard.ZstdDecompressor().stream_reader(file).read().splitlines()))
-
-
-@pytest.fixture
-def call(tmp_path: Path) -> InProcess:
-    return InProcess(tmp_path, COLUMNS="120")
-
-
-@pytest.fixture
-def elsewhere(tmp_path: Path) -> InProcess:
-    """A machine without a record."""
-    return InProcess(tmp_path / "elsewhere", COLUMNS="120")
 
 
 def test_a_bundle_has_the_output_of_its_runs(call: InProcess, elsewhere: InProcess, tmp_path: Path) -> None:

@@ -24,17 +24,6 @@ TRACES = Path(__file__).parent.parent / "traces" / "dstack-0.22.5"
 ALL = ",".join(KINDS)
 
 
-@pytest.fixture
-def call(tmp_path: Path) -> InProcess:
-    return InProcess(tmp_path, COLUMNS="120")
-
-
-@pytest.fixture
-def elsewhere(tmp_path: Path) -> InProcess:
-    """A machine without a record."""
-    return InProcess(tmp_path / "elsewhere", COLUMNS="120")
-
-
 @pytest.mark.parametrize("redact", [(), ("--redact", ALL)], ids=["plain", "redacted"])
 def test_a_run_that_adopted_rules_judged_folds_to_the_same_verdict(
     call: InProcess, elsewhere: InProcess, tmp_path: Path, redact: tuple[str, ...]

@@ -33,17 +33,6 @@ SLURM = TRACES / "slurm-22.05" / "fail_exit1.jsonl.zst"
 _line = msgspec.json.Decoder(AnyLine)
 
 
-@pytest.fixture
-def call(tmp_path: Path) -> InProcess:
-    return InProcess(tmp_path, COLUMNS="120")
-
-
-@pytest.fixture
-def elsewhere(tmp_path: Path) -> InProcess:
-    """A machine without a record."""
-    return InProcess(tmp_path / "elsewhere", COLUMNS="120")
-
-
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A redacted bundle of the dstack recording, and its record, for tests that change neither."""

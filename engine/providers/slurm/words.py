@@ -189,7 +189,7 @@ def ending(state: str, detail: str | None, *, exact: bool, **known: str | None) 
 
 
 TEXTS: Final = {  # how a text begins that the controller gives instead of its reason → the reason
-    "Nodes required for job are DOWN": "NodesUnavailable",  # our word: Slurm has none
+    "Nodes required for job are DOWN": "NodesUnavailable",  # Slurm has no word for it, this is ours
     "Job's account not permitted": "AccountNotAllowed",
     "Job's QOS not ": "QOSNotAllowed",
     "uid ": "PartitionConfig",  # … not in group permitted to use this partition

@@ -9,7 +9,7 @@ from stenotest.simulation import SOURCE, Simulation, run_row
 
 from steno.engine.decide.decisions import decide
 from steno.engine.decide.machine import idle_limit
-from steno.engine.decide.queue import capacity_sentence, goes_on, may_be_made_again, queue
+from steno.engine.decide.queue import capacity_sentence, may_be_made_again, queue
 from steno.engine.providers.dstack.fleet import IdleSetting, idling
 from steno.engine.providers.registry import READINGS
 from steno.engine.state.policy import HOUR, MINUTE, Policy
@@ -76,10 +76,9 @@ def test_the_next_request_says_which_gpu_and_when() -> None:
     assert first == types.RunRequeued(
         provider="dstack", run_id="run-a", provider_id="p1", attempt=2, gpu="MI210", not_before=made.now
     )
-    assert goes_on(made.run("a"), made.policy.queue_patience, made.now), "who waits for it waits on"
+    assert may_be_made_again(made.run("a"), made.policy.queue_patience, made.now), "who waits for it waits on"
     made.write([first])
     assert made.run("a").state is State.QUEUED
-    assert not goes_on(made.run("a"), made.policy.queue_patience, made.now)
     assert not [decision for decision in made.settle() if isinstance(decision, types.RunRequeued)]
 
 

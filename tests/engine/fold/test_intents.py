@@ -1,5 +1,7 @@
 """Our own intents in the world: a requested run, its link to the provider's run, and who stopped it."""
 
+from typing import Literal
+
 from hypothesis import given
 from hypothesis import strategies as st
 from stenotest.dstack_history import START, DstackHistory, Item, single
@@ -50,11 +52,11 @@ def submitted(world: Fold, position: int = 2) -> None:
     )
 
 
-def stop(world: Fold, by: str) -> None:
+def stop(world: Fold, by: Literal["user", "policy"]) -> None:
     world.apply_event(
         5,
         START,
-        types.StopRequested(run_id=OURS, provider="dstack", name="a", by=by, submitter="me"),  # type: ignore[arg-type]
+        types.StopRequested(run_id=OURS, provider="dstack", name="a", by=by, submitter="me"),
     )
 
 
